@@ -32,8 +32,8 @@ from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
-from tuner.verdict.payback import paybacks
-from tuner.verdict.retuned_words import payback_sentence
+from tuner.verdict.retune_cost import costs
+from tuner.verdict.retuned_words import cost_sentence
 
 LINK = "benchmarks/retune/README.md"
 PICTURE = "docs/front.png"
@@ -129,7 +129,7 @@ def tested_cells(trial: int | None, test: Test | None) -> tuple[str, str, str]:
 def sentences(report: Report) -> list[str]:
     """What the retune ended with."""
     groups, names = groups_of(report.studies), names_of_groups(report.studies)
-    lines = [payback_sentence(each, names[each.group]) for each in paybacks(groups)]
+    lines = [cost_sentence(each, names[each.group]) for each in costs(groups)]
     told = []
     for title, said in verdict_sections(report, lines):
         if title != COST:

@@ -12,7 +12,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of
 from tuner.verdict.compare.studies import names_of_groups
-from tuner.verdict.payback import paybacks
+from tuner.verdict.retune_cost import costs
 
 
 def gpu_word(model: str | None) -> str:
@@ -71,7 +71,7 @@ def variants_lines(reports: Sequence[Report]) -> list[str]:
 
 def _rows(studies: Sequence[StudySnapshot]) -> list[str]:
     names = names_of_groups(studies)
-    counts = {names[each.group]: each for each in paybacks(groups_of(studies))}
+    counts = {names[each.group]: each for each in costs(groups_of(studies))}
     lines = []
     for each in confirmed_series(studies):
         retuned = None if each.answer is None else each.found[each.answer].at
@@ -102,7 +102,7 @@ def _first_and_easiest(report: Report) -> Sequence[RegisteredLevel]:
 
 def _searches(report: Report) -> str:
     groups = groups_of(report.studies).values()
-    paid = paybacks(groups_of(report.studies))
+    paid = costs(groups_of(report.studies))
     seconds = sum(each.spent.search_s for each in paid) / sum(each.searches for each in paid)
     least = min(len(each) for each in groups)
     told = "One search of each" if least == 1 else f"{least} searches of each"

@@ -24,7 +24,7 @@ from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.another_search import AnotherSearch, another_search_of
 from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.payback import spent_on
+from tuner.verdict.retune_cost import spent_on
 
 HEADER = (
     "| retune | GPU | device s a search | seeds | confirmed | times over the default's "

@@ -16,7 +16,6 @@ from benchmarks.verdict.retunes import Answer, Retune, registered_level
 from benchmarks.verdict.truths import Training, truth
 from tuner.spec.confirming import LEAST_RUNS
 from tuner.spec.margin import MARGIN
-from tuner.verdict.left_to_gain import left_to_gain
 from tuner.verdict.recommendation import CHANCE, recommend, to_confirm_at, to_verify
 from tuner.verdict.runs_model import RunsModel
 
@@ -38,9 +37,6 @@ class Outcome:
     within_level: bool
     trainings: int
     configurations: int
-    expected_more: float
-    at_most_more: float
-    """What is said of how much more runs would give (`left_to_gain`)."""
 
 
 def alternate(name: str, seed: int) -> dict[str, Any]:
@@ -127,7 +123,6 @@ def outcome(gpu: Gpu, method: str, choose: Callable[[RunsModel], int | None]) ->
     where = {run.trial: run.where for run in runs}
     chosen = choose(model)
     at, ratio = at_level(gpu, model, least_runs=LEAST_RUNS)
-    left = left_to_gain(model, chosen)
     return Outcome(
         gpu.name,
         gpu.seed,
@@ -137,8 +132,6 @@ def outcome(gpu: Gpu, method: str, choose: Callable[[RunsModel], int | None]) ->
         at.truly_within,
         len(gpu.trained),
         len(where),
-        left.expected,
-        left.at_most,
     )
 
 

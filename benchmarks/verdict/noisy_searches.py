@@ -103,35 +103,6 @@ def summary(rows: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def calibration(rows: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """What was said of how much more would give, and what twice the budget gave."""
-    once = [row for row in rows if row.method == METHODS[-1][0]]
-    more = {(r.truth, r.seed): r for r in rows if r.method == "the last, with twice the budget"}
-    found = []
-    for low, high in ((0.0, 0.05), (0.05, 0.1), (0.1, 0.2), (0.2, 0.4), (0.4, 1.01)):
-        here = [
-            row for row in once if low <= row.at_most_more < high and (row.truth, row.seed) in more
-        ]
-        gained = [
-            more[row.truth, row.seed].recommended.log_gain - row.recommended.log_gain
-            for row in here
-        ]
-        if here:
-            over = [
-                1 - math.exp(-g) > row.at_most_more for g, row in zip(gained, here, strict=True)
-            ]
-            found.append(
-                {
-                    "said_at_most": [low, high],
-                    "searches": len(here),
-                    "said_expected": float(np.mean([row.expected_more for row in here])),
-                    "gained": 1 - math.exp(-float(np.mean(gained))),
-                    "more_than_said": float(np.mean(over)),
-                }
-            )
-    return found
-
-
 def searched(todo: Sequence[tuple[str, int]], cache: Path, pool: ProcessPoolExecutor) -> list[Any]:
     """Searches by `alternate`, from the cache or now."""
     found = {(one["truth"], one["seed"]): one for one in searches_in(cache)}
@@ -163,7 +134,6 @@ def main() -> None:
         "budget_s": BUDGET_S,
         "searches": options.searches,
         "methods": [summary([row for row in rows if row.method == m]) for m in methods],
-        "calibration": calibration(rows),
         "outcomes": [asdict(row) for row in rows],
     }
     publish(options.output, "simulated", document, lines(document))

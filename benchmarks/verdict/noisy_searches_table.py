@@ -8,10 +8,6 @@ HEADER = (
     "| method | time after confirmation, standard error | recommended | truly within | confirmed "
     "| time at the level, sd of log | truly within | trainings, configurations |"
 )
-CALIBRATION = (
-    "| more runs were said to give at most (90 %) | searches | said expected "
-    "| twice the budget gave | more than said |"
-)
 
 
 def lines(document: dict[str, Any]) -> list[str]:
@@ -33,16 +29,4 @@ def lines(document: dict[str, Any]) -> list[str]:
     for s in document["methods"]:
         each = "; ".join(f"{name} {value:.2f}" for name, value in s["by_truth"].items())
         text.append(f"- {s['method']}: {each}.")
-    if document["calibration"]:
-        text += [
-            "",
-            CALIBRATION,
-            "|---|---|---|---|---|",
-        ]
-        for c in document["calibration"]:
-            low, high = c["said_at_most"]
-            text.append(
-                f"| {low:.0%} to {min(high, 1):.0%} | {c['searches']} | {c['said_expected']:.1%} "
-                f"| {c['gained']:.1%} | {c['more_than_said']:.0%} |"
-            )
     return text

@@ -38,14 +38,6 @@ def compare(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with table, fronts, answers.")
     ] = None,
-    stopping_rules: Annotated[
-        bool,
-        typer.Option(
-            "--stopping-rules",
-            help="Also say whether the verdict between variants would stand under another "
-            "stopping rule, replayed from the recorded epochs; a claim always says it.",
-        ),
-    ] = False,
     storage: Storage = None,
     force: Force = False,
     json: Json = False,
@@ -59,8 +51,8 @@ def compare(
     from tuner.verdict.compare.studies import read_studies
 
     _check_files(csv, html, force=force)
-    found = read_studies(studies, task=task, storage=storage_url(storage), curves=stopping_rules)
-    report = make_report(found, pick=pick and pick.value, stopping_rules=stopping_rules)
+    found = read_studies(studies, task=task, storage=storage_url(storage))
+    report = make_report(found, pick=pick and pick.value)
     if not json:  # first what cannot fail: it may have taken long
         print_report(report)
     for path, write in ((csv, write_csv), (html, write_html)):

@@ -55,7 +55,6 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         max_memory=options.max_memory,
         margin=options.margin,
         search_time=options.search_time,
-        until=options.until,
         max_gpu_hours=options.max_gpu_hours,
     )
     settings = settings_of(options, seeds=options.seeds)

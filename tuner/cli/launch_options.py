@@ -41,7 +41,6 @@ from tuner.cli.search_options import (
     SamplerSeed,
     TargetValLoss,
     TimeObjectiveName,
-    Until,
     ValidateEvery,
 )
 from tuner.config import MANY, MOST_SEARCHES
@@ -78,7 +77,6 @@ class LaunchOptions:
             help="No trial begins once those of its search have had their devices for so long.",
         ),
     ] = None
-    until: Until = None
     max_gpu_hours: MaxGpuHours = None
     no_estimate: NoEstimate = False
     searches: Annotated[

@@ -212,34 +212,13 @@ def share(text: str | None, flag: str) -> float | None:
 
     if text is None:
         return None
-    number = _number_of_share(text)
-    if number is None:
-        raise UsageError(f"{flag}: {shown(text)!r} is no share; expected e.g. 1% or 0.01")
-    try:
-        return checked_margin(number)
-    except UsageError as error:
-        raise UsageError(f"{flag}: {error}") from None
-
-
-def part(text: str, flag: str) -> float:
-    """The part of a whole that `5%`, `5 %` or `0.05` names.
-
-    Raises:
-        UsageError: none of these, nothing, or the whole.
-    """
-    number = _number_of_share(text)
-    if number is None or not 0 < number < 1:
-        raise UsageError(
-            f"{flag}: {shown(text)!r} is no share between 0 and 1; expected e.g. 5% or 0.05"
-        )
-    return number
-
-
-def _number_of_share(text: str) -> float | None:
     match = _SHARE.match(text.strip())
     if match is None:
-        return None
-    return float(match["number"]) / (100 if match["percent"] else 1)
+        raise UsageError(f"{flag}: {shown(text)!r} is no share; expected e.g. 1% or 0.01")
+    try:
+        return checked_margin(float(match["number"]) / (100 if match["percent"] else 1))
+    except UsageError as error:
+        raise UsageError(f"{flag}: {error}") from None
 
 
 def above_zero(text: str | None, flag: str) -> float | None:

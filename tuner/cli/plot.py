@@ -25,7 +25,6 @@ class Kind(StrEnum):
     """Which figure."""
 
     FRONT = "front"
-    ATTAINMENT = "attainment"
     CONFIRMED = "confirmed"
     HYPERVOLUME = "hypervolume"
     HYPERVOLUME_TIME = "hypervolume-time"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tuner.cli.options import above_zero, duration_s, part, share, size_bytes
+from tuner.cli.options import above_zero, duration_s, share, size_bytes
 from tuner.config import SAMPLERS
 from tuner.errors import UsageError, unknown_name
 from tuner.spec.policy import LARGEST_SEED, NONE
@@ -32,7 +32,6 @@ def said_policy(
     max_memory: str | None = None,
     search_time: str | None = None,
     margin: str | None = None,
-    until: str | None = None,
     max_gpu_hours: str | None = None,
 ) -> dict[str, Any]:
     """The fields of a `SearchPolicy` that these flags name, with their values; a flag that is None
@@ -50,7 +49,6 @@ def said_policy(
         "max_mql": (max_mql, "--max-mql", above_zero),
         "max_memory_bytes": (max_memory, "--max-memory", size_bytes),
         "search_s": (search_time, "--search-time", duration_s),
-        "until": (until, "--until", part),
         "max_gpu_s": (max_gpu_hours, "--max-gpu-hours", _hours),
     }
     for name, (text, flag, read) in liftable.items():

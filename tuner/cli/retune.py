@@ -56,7 +56,7 @@ def _request(options: RetuneOptions) -> RetuneRequest:
     from tuner.cli.asked import devices_of, policy_of, settings_of
     from tuner.launch.retune import RetuneRequest
 
-    policy = policy_of(options, until=options.until, max_gpu_hours=options.max_gpu_hours)
+    policy = policy_of(options, max_gpu_hours=options.max_gpu_hours)
     return RetuneRequest(
         variant=options.variant,
         against=options.against,

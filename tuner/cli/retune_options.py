@@ -41,7 +41,6 @@ from tuner.cli.search_options import (
     SamplerSeed,
     TargetValLoss,
     TimeObjectiveName,
-    Until,
     ValidateEvery,
 )
 from tuner.config import MANY, MOST_SEARCHES
@@ -97,7 +96,6 @@ class RetuneOptions:
             "comes on top.",
         ),
     ] = None
-    until: Until = None
     max_gpu_hours: MaxGpuHours = None
     no_estimate: NoEstimate = False
     margin: Annotated[

@@ -60,14 +60,6 @@ Draw = Annotated[
         "question again (1).",
     ),
 ]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        metavar="10%|none",
-        help="No trial of a search begins once more runs of what it tried would save at most so "
-        "much of the recommended time (at 90 %).",
-    ),
-]
 MaxGpuHours = Annotated[
     str | None,
     typer.Option(

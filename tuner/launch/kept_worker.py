@@ -26,7 +26,6 @@ from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
 from tuner.study.own_program import programs_of
 from tuner.study.trust import require_trust
-from tuner.worker.judging import judged_meanwhile
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 
@@ -95,6 +94,4 @@ def keep(
         )
         deliver(opened, WorkerPaths(working_folder(address)))
         work = [VerificationWork.of(opened)] if asked.verify else opened
-        # No launch may look on: several that look whether a search may stop do no harm.
-        with judged_meanwhile(() if asked.verify else opened, device, note):
-            return crew.work(work, opened, _Said(note), stop)
+        return crew.work(work, opened, _Said(note), stop)

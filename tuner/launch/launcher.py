@@ -33,10 +33,7 @@ from tuner.study.own_program import OwnProgram, programs_of
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
 from tuner.study.trust import require_trust
-from tuner.verdict.estimate_words import left_in_words
-from tuner.verdict.until import stop_if_little_left
 from tuner.worker.host_facts import host_facts
-from tuner.worker.judging import judged_meanwhile
 from tuner.worker.paths import WorkerPaths, tidy_up, working_folder
 
 Before = Callable[[Sequence[OpenStudy]], None]
@@ -214,8 +211,6 @@ def _fill(
         tidy_up(each, paths)
         each.ledger.return_strays()
         each.ledger.reap()
-    _look_again(launched, notes)
-    before = {each.name for each in studies if each.ledger.counts().little_left}
     if not any(each.ledger.counts().left for each in studies):
         for each in studies:
             notes.note(f"nothing to do: {each.name} holds {_held(each)}")
@@ -224,39 +219,17 @@ def _fill(
     if device is not None:
         for each in studies:
             each.bind_device_model(device.model)
-    with judged_meanwhile(studies, device, notes.note):
-        ended = crew.work(studies, studies, notes.progress, stop, early)
-    for each in studies:
-        found = each.ledger.counts().little_left
-        if found is not None and each.name not in before:
-            notes.note(f"{each.name} stopped: {left_in_words(found.at_most)}")
+    ended = crew.work(studies, studies, notes.progress, stop, early)
     if ended is Outcome.FILLED and trials_unpaid(studies):
         note_spent(studies, notes)
         return Outcome.GPU_HOURS
     return ended
 
 
-def _look_again(launched: Sequence[Launched], notes: Notes) -> None:
-    """Searches that are to stop with another share left than before may stop at once; one that had
-    stopped goes on otherwise.
-    """
-    for each in launched:
-        if "until" not in each.changed or not each.study.ledger.counts().left:
-            continue
-        if stop_if_little_left(each.study) is None and each.had_stopped is not None:
-            notes.note(
-                f"{each.study.name} had stopped with at most "
-                f"{100 * each.had_stopped.at_most:.0f} % left to save, and goes on"
-            )
-
-
 def _held(study: OpenStudy) -> str:
     counts = study.ledger.counts()
     if counts.finished > counts.budget:
         return f"{counts.finished} finished trials, and {counts.budget} were asked for"
-    if counts.little_left is not None:
-        words = left_in_words(counts.little_left.at_most)
-        return f"{counts.finished} of {counts.budget} finished trials, and stopped: {words}"
     if counts.time_is_up and counts.finished < counts.budget:
         return f"{counts.finished} finished trials, and they have had their time"
     return f"{counts.finished} of {counts.budget} finished trials"

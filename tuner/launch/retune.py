@@ -52,7 +52,7 @@ from tuner.storage.url import DatabaseUrl, absolute, parse_url
 from tuner.study.group import open_group
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
-from tuner.verdict.payback import Spent, spent_on
+from tuner.verdict.retune_cost import Spent, spent_on
 
 __all__ = ["RetuneOutcome", "RetuneProgress", "RetuneRequest", "run"]
 

@@ -144,7 +144,6 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
             trials=request.trials,
             budget_s=request.budget_s,
             margin=request.margin,
-            until=request.policy.until,
             confirm_seeds=request.confirm_seeds,
         )
         repeats = _repeats(database, group, request)
@@ -280,5 +279,4 @@ def _usual(
         searches=max(SEARCHES, len(there)),
         trials=first.ledger.counts().budget,
         margin=first.policy().counted_margin,
-        until=first.policy().until,
     )

@@ -19,7 +19,6 @@ from tuner.launch.retune_agreement import (
 from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.where import choose_where
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.policy import UNSAID
 from tuner.storage.database import initialisation_lock
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
@@ -77,7 +76,6 @@ def _unsaid(request: RetuneRequest) -> RetuneRequest:
         budget_s=None,
         margin=None,
         confirm_seeds=None,
-        policy=dataclasses.replace(request.policy, until=UNSAID),
     )
 
 

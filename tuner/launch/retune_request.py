@@ -19,7 +19,7 @@ from tuner.storage.url import DEFAULT_URL
 from tuner.study.registered_retune import Registered
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.epochs_of import EpochsOf
-from tuner.verdict.payback import Payback
+from tuner.verdict.retune_cost import RetuneCost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,13 @@ class RetuneOutcome:
     """What `tuner compare` says of the groups; None before everything is confirmed. It is there,
     too, where an ablation was cut off.
     """
-    paybacks: tuple[Payback, ...] = ()
+    costs: tuple[RetuneCost, ...] = ()
     """Of each group; empty where there is no verdict."""
     made_of: tuple[EpochsOf, ...] = ()
     """Of each group with something confirmed: its epochs and their seconds against the default's,
-    of the search that `paybacks` names."""
+    of the search that `costs` names."""
     lines: tuple[str, ...] = ()
-    """What it cost, what its budget bought, when it pays and what the gain is made of, in
+    """What it cost, what it saves, what its budget bought and what the gain is made of, in
     sentences."""
     notes: tuple[str, ...] = ()
     """All lines that a person would have been told, in order."""
@@ -103,13 +103,12 @@ class RetuneOutcome:
                 "trials": self.registered.trials,
                 "budget_s": self.registered.budget_s,
                 "margin": self.registered.margin,
-                "until": self.registered.until,
                 "finished": self.registered.finished,
             },
             "groups": list(self.groups),
             "stages": [each.as_dict() for each in self.stages],
             "seconds": self.seconds,
-            "cost": [each.as_dict() for each in self.paybacks],
+            "cost": [each.as_dict() for each in self.costs],
             "made_of": [each.as_dict() for each in self.made_of],
             "sentences": list(self.lines),
             "verdict": self.verdict.as_dict() if self.verdict else None,

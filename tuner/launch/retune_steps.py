@@ -24,8 +24,6 @@ def search_request(
     now, policy = agreed.registered, agreed.begins.said_with(request.policy)
     if request.margin is not None or now.margin != MARGIN:
         policy = dataclasses.replace(policy, margin=now.margin)
-    if now.until is not None:
-        policy = dataclasses.replace(policy, until=now.until)
     if agreed.share_s is not None:
         policy = dataclasses.replace(policy, search_s=agreed.share_s)
     return LaunchRequest(

@@ -11,8 +11,8 @@ from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups, read_studies
 from tuner.verdict.epochs_of import epochs_of
-from tuner.verdict.payback import paybacks, spent_on
-from tuner.verdict.retuned_words import bought_sentence, payback_sentence
+from tuner.verdict.retune_cost import costs, spent_on
+from tuner.verdict.retuned_words import bought_sentence, cost_sentence
 
 
 def with_verdict(
@@ -22,8 +22,8 @@ def with_verdict(
     named = [PREFIX + each for each in agreed.groups]
     report = compare(read_studies(named, task=task, storage=storage))
     groups, names = groups_of(report.studies), names_of_groups(report.studies)
-    paid = paybacks(groups)
-    lines = [payback_sentence(each, names[each.group]) for each in paid]
+    paid = costs(groups)
+    lines = [cost_sentence(each, names[each.group]) for each in paid]
     budget_s = agreed.registered.budget_s
     if budget_s is not None:
         own = [each for name in agreed.own_groups for each in groups[name]]
@@ -31,5 +31,5 @@ def with_verdict(
     made_of = tuple(filter(None, (epochs_of(each.confirmation) for each in paid)))
     lines += [each.sentence for each in made_of]
     return dataclasses.replace(
-        found, made_of=made_of, verdict=report, paybacks=paid, lines=tuple(lines)
+        found, made_of=made_of, verdict=report, costs=paid, lines=tuple(lines)
     )

@@ -10,11 +10,10 @@ from typing import Any
 
 from tuner.storage.queue.plans import is_ablation, stands_apart
 from tuner.storage.queue.runs import VerificationRun
-from tuner.storage.records import Counts
 from tuner.study.open import OpenStudy
 from tuner.verdict.confirmation import confirmed_studies
-from tuner.verdict.payback import Spent
 from tuner.verdict.recommendation import ROUNDS
+from tuner.verdict.retune_cost import Spent
 from tuner.verdict.retuned_words import duration
 from tuner.verdict.round_allowances import run_seconds
 
@@ -59,8 +58,6 @@ class Standing:
     """There is nothing left to do."""
     estimated: bool = False
     """Not all that is `planned` is: some is expected."""
-    may_stop: bool = False
-    """It may be over before what is left has passed."""
     asked: bool = True
     """Somebody wants it now: of an ablation, which a verdict does not wait for."""
 
@@ -84,8 +81,7 @@ class Standing:
         if self.done:
             parts.append(f"{duration(self.device_s / self.done)} each")
         if self.left_s is not None:
-            most = "at most " * self.may_stop
-            parts.append(f"{most}about {duration(self.left_s)} left")
+            parts.append(f"about {duration(self.left_s)} left")
         return ", ".join(parts) + ("" if self.asked else "; --ablate goes on")
 
     def as_dict(self) -> dict[str, Any]:
@@ -122,11 +118,10 @@ def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Sta
     done, device_s = sum(each.finished for each in counts), sum(spent)
     each_s = device_s / done if done else None
     left_s: float | None = 0.0
-    policies = [study.policy() for study in studies]
-    for policy, count, took_s in zip(policies, counts, spent, strict=True):
+    for study, count, took_s in zip(studies, counts, spent, strict=True):
         if count.ended_early and not count.running:
             continue
-        may_take = policy.search_s
+        may_take = study.policy().search_s
         by_time = None if may_take is None else max(0.0, may_take - took_s)
         by_trials = None if each_s is None else count.left * each_s
         known = [seconds for seconds in (by_time, by_trials) if seconds is not None]
@@ -141,16 +136,10 @@ def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Sta
     return Standing(
         stage=Stage.SEARCH,
         done=done,
-        planned=None if timed else sum(map(_planned, counts)),
+        planned=None if timed else sum(each.budget for each in counts),
         device_s=device_s,
         left_s=left_s,
-        may_stop=any(each.until is not None for each in policies),
     )
-
-
-def _planned(count: Counts) -> int:
-    """The trials of a search, of one that stopped by itself those that there are."""
-    return count.finished + count.running if count.little_left is not None else count.budget
 
 
 def of_runs(

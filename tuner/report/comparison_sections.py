@@ -21,7 +21,6 @@ BETWEEN_VARIANTS = "Between variants, by whole searches"
 ANOTHER_SEARCH = "Would another search say the same?"
 AT_LEVELS = "Times of the searches at registered levels"
 MADE_OF = "What made the gain"
-UNDER_OTHER_RULES = "Under another stopping rule"
 SECONDARY_POINTS = "Secondary: points of the fronts"
 BY_COLUMN = "Test MQL by target column, in the units of each"
 
@@ -42,7 +41,6 @@ def sections_of(report: Report) -> list[tuple[str, list[str]]]:
         (ANOTHER_SEARCH, [line for lines in another for line in lines]),
         (AT_LEVELS, [_at_level(level, names) for level in report.registered]),
         (MADE_OF, [ablation_sentence(each) for each in report.ablations]),
-        (UNDER_OTHER_RULES, [each.sentence for each in report.other_rules or ()]),
         (SECONDARY_POINTS, own),
         (BY_COLUMN, [_by_column(row, called[row.study]) for row in report.rows if row.columns]),
         ("To read this", list(report.notes)),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,6 @@ from tuner.search.next_run_model import Fits, fitted_until
 from tuner.search.next_run_worth import NEVER, Believed, Candidates
 from tuner.search.past_runs import PastRun, Place, rows_of
 from tuner.spec.space import SearchSpace
-
-Array = np.ndarray[Any, Any]
 
 KNOWN, ABOUT = 80, 25
 """Candidates that ran, and those of them that new ones are drawn about."""

@@ -56,9 +56,6 @@ class SearchPolicy:
     has said it yet and no confirmation has begun."""
     search_s: float | None = None
     """No trial begins once those of the search have had their devices for so many seconds."""
-    until: float | None = None
-    """No trial begins once more runs of what was tried could save at most this share of the
-    recommended time (`tuner.verdict.until`)."""
     max_gpu_s: float | None = None
     """Of devices, for all that is trained for the studies that share it: no training begins that
     cannot be paid, and one under way ends at the limit (`tuner.storage.queue.gpu_hours`)."""
@@ -88,7 +85,6 @@ class SearchPolicy:
             "margin": f"--margin {in_percent(self.counted_margin)}",
             "search_s": "--search-time "
             f"{NONE if self.search_s is None else f'{exact(self.search_s)}s'}",
-            "until": f"--until {NONE if self.until is None else in_percent(self.until)}",
             "max_gpu_s": "--max-gpu-hours "
             f"{NONE if self.max_gpu_s is None else exact(self.max_gpu_s / 3600)}",
             "gpu_shared": f"(shared by {', '.join(self.gpu_shared)})",
@@ -97,7 +93,7 @@ class SearchPolicy:
     def to_json(self) -> str:
         """The stored form. What came later than others, and nobody has said, is left out."""
         plain = dataclasses.asdict(self)
-        for name in ("margin", "search_s", "until", "max_gpu_s", "gpu_shared"):
+        for name in ("margin", "search_s", "max_gpu_s", "gpu_shared"):
             if not plain[name] and plain[name] != 0:
                 del plain[name]
         return json.dumps(plain, sort_keys=True)
@@ -154,7 +150,6 @@ class PolicyChanges:
     checkpoint_s: float | Unsaid = UNSAID
     margin: float | Unsaid | None = UNSAID
     search_s: float | Unsaid | None = UNSAID
-    until: float | Unsaid | None = UNSAID
     max_gpu_s: float | Unsaid | None = UNSAID
     gpu_shared: tuple[str, ...] | Unsaid = UNSAID
 
@@ -187,7 +182,6 @@ class _Stored(Strict):
     checkpoint_s: Annotated[float, Field(ge=0)] = 30.0
     margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)] | None = None
     search_s: Annotated[float, Field(gt=0)] | None = None
-    until: Annotated[float, Field(gt=0, lt=1)] | None = None
     max_gpu_s: Annotated[float, Field(gt=0)] | None = None
     gpu_shared: tuple[str, ...] = ()
 

@@ -34,18 +34,6 @@ class RunTicket:
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LittleLeft:
-    """Why a search stopped by itself: how little more runs of what it tried could still save."""
-
-    until: float
-    """What was asked for (`SearchPolicy.until`)."""
-    at_most: float
-    """What was found, a share of the recommended time."""
-    trials: int
-    """Finished when it was found."""
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Pieces of work: how many are planned, how many run,
@@ -57,21 +45,18 @@ class Counts:
     finished: int
     time_is_up: bool = False
     """They have had the time on their devices that they may have: none begins any more."""
-    little_left: LittleLeft | None = None
-    """Why none begins any more where the search stopped by itself."""
     unpaid: bool = False
     """What is left of their device hours (`--max-gpu-hours`) pays for none any more."""
 
     @property
     def ended_early(self) -> bool:
         """None begins any more, whatever the budget."""
-        return self.time_is_up or self.unpaid or self.little_left is not None
+        return self.time_is_up or self.unpaid
 
     @property
     def lacks_hours(self) -> bool:
         """More of them would begin with more device hours."""
-        over = self.time_is_up or self.little_left is not None
-        return self.unpaid and self.finished < self.budget and not over
+        return self.unpaid and self.finished < self.budget and not self.time_is_up
 
     @property
     def left(self) -> int:

@@ -20,7 +20,6 @@ from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.damage import damage_named
-from tuner.storage.optuna.little_left import write_little_left
 from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
 from tuner.storage.optuna.private import storage_of, study_id_of
 from tuner.storage.queue.claims import Ledger
@@ -118,16 +117,10 @@ class OpenStudy:
             return SearchPolicy.from_json(connection.execute(query).scalar_one(), self.name)
 
     def set_policy(self, policy: SearchPolicy) -> None:
-        """Change it; running workers follow with their next trial. A search that stopped by another
-        `until` goes on.
-        """
+        """Change it; running workers follow with their next trial."""
         mine = studies.c.study_id == self.study_id
         with self.database.engine.begin() as connection:
-            query = select(studies.c.policy).where(mine).with_for_update()
-            before = SearchPolicy.from_json(connection.execute(query).scalar_one(), self.name)
             connection.execute(update(studies).where(mine).values(policy=policy.to_json()))
-            if before.until != policy.until:
-                write_little_left(connection, self.study_id, None)
 
     def device_model(self) -> str | None:
         """The device model whose clock this study's times are on; None before the first trial."""

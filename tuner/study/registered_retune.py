@@ -17,7 +17,7 @@ from tuner.errors import StorageError, UsageError
 from tuner.files.plain import Strict, explained
 from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.spec.margin import MARGIN, TOO_MUCH, in_percent
-from tuner.spec.policy import NONE, UNSAID, Unsaid, exact
+from tuner.spec.policy import NONE, exact
 from tuner.storage.database import Database
 from tuner.study.open import OpenStudy, attributes_of_studies
 
@@ -43,8 +43,6 @@ class Registered:
     budget_s: float | None = None
     """Seconds on devices for searches and re-evaluation of all variants together."""
     margin: float = MARGIN
-    until: float | None = None
-    """With how little left to gain each search stops (`SearchPolicy.until`)."""
     confirm_seeds: int | None = CONFIRMATION_SEEDS
     """Of the confirmation; None of a retune that was registered before this was."""
     together: int = 1
@@ -67,23 +65,19 @@ class Registered:
             "trials": f"--trials {NONE if self.trials is None else self.trials}",
             "budget_s": f"--budget {budget}",
             "margin": f"--margin {in_percent(self.margin)}",
-            "until": f"--until {NONE if self.until is None else in_percent(self.until)}",
             "confirm_seeds": f"--confirm-seeds {self.confirm_seeds or CONFIRMATION_SEEDS}",
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidOfRetune:
-    """What somebody said with a retune; None is what was not said, but for `until`, which None
-    lifts.
-    """
+    """What somebody said with a retune; None is what was not said."""
 
     against: str | None = None
     searches: int | None = None
     trials: int | None = None
     budget_s: float | None = None
     margin: float | None = None
-    until: float | Unsaid | None = UNSAID
     confirm_seeds: int | None = None
 
     def over(self, there: Registered) -> Registered:
@@ -93,7 +87,7 @@ class SaidOfRetune:
 
     def says(self, field: str) -> bool:
         """Whether a setting was named."""
-        return getattr(self, field) is not (UNSAID if field == "until" else None)
+        return getattr(self, field) is not None
 
 
 def agreed(
@@ -166,7 +160,6 @@ class StoredRetune(Strict):
     trials: Annotated[int, Field(ge=1, le=MANY)] | None = None
     budget_s: Annotated[float, Field(gt=0)] | None = None
     margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)]
-    until: Annotated[float, Field(gt=0, lt=1)] | None = None
     confirm_seeds: Annotated[int, Field(ge=1, le=MANY)] | None = None
     together: Annotated[int, Field(ge=1, le=2)] = 1
     finished: bool = False
@@ -178,9 +171,8 @@ class StoredRetune(Strict):
 def plain_retune(retune: Registered) -> dict[str, Any]:
     """As it is stored. What came later than others, and nobody has said, is left out."""
     plain = dataclasses.asdict(retune)
-    for name in ("until", "confirm_seeds"):
-        if plain[name] is None:
-            del plain[name]
+    if plain["confirm_seeds"] is None:
+        del plain["confirm_seeds"]
     return plain
 
 

@@ -21,7 +21,6 @@ from tuner.spec.objectives import objective_names, violations
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
-from tuner.storage.records import LittleLeft
 from tuner.study.group import asked_searches, memberships
 from tuner.study.open import OpenStudy, check_resumable, list_studies, make_or_resume, open_study
 from tuner.study.recorded_margin import refuse_other_margin
@@ -59,8 +58,6 @@ class Launched:
     """Of finished trials, as this launch has it."""
     notes: tuple[str, ...] = ()
     """Lines for the person who launched it: what stays, what changed, what is tried first."""
-    had_stopped: LittleLeft | None = None
-    """Why its search had stopped by itself before this launch."""
 
 
 def open_studies(
@@ -146,7 +143,6 @@ def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]
             f"study {study.name!r} was made meanwhile, and is no search of group "
             f"{plan.place.group!r}; choose another name with --study NAME"
         )
-    had_stopped = study.ledger.counts().little_left
     before, after = change_policy(study, said.policy)
     notes = list(plan.notes)
     other: list[str] = []
@@ -163,9 +159,7 @@ def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]
         notes.append(warm_start_with(study, fronts))
     changed = {name: {"from": getattr(before, name), "to": getattr(after, name)} for name in other}
     budget = study.ledger.counts().budget
-    return Launched(
-        study=study, changed=changed, budget=budget, notes=tuple(notes), had_stopped=had_stopped
-    )
+    return Launched(study=study, changed=changed, budget=budget, notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,18 +54,6 @@ class StudySnapshot:
         runs = self.runs
         return dataclasses.replace(self, read_runs=lambda: runs)
 
-    def with_curves_read(self, numbers: Collection[int]) -> StudySnapshot:
-        """The same for who asks for the epochs of these trials when the database is closed."""
-        read, ask = frozenset(numbers), self.curves
-        known = ask(read)
-
-        def curves(asked: Collection[int]) -> Mapping[int, tuple[EpochRow, ...]]:
-            others = [number for number in asked if number not in read]
-            found = {number: known[number] for number in asked if number in known}
-            return {**found, **ask(others)} if others else found
-
-        return dataclasses.replace(self, curves=curves)
-
     @property
     def variant(self) -> str:
         return self.definition.variant

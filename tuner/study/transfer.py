@@ -23,7 +23,6 @@ from tuner.spec.space import SearchSpace
 from tuner.storage.code_texts import put_source
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import PREFIX
-from tuner.storage.optuna.little_left import write_little_left
 from tuner.storage.optuna.private import study_id_of
 from tuner.storage.optuna.rows import write_all_attributes
 from tuner.storage.queue.gpu_account import note_without_result
@@ -161,7 +160,7 @@ def extend_space(
         raise UsageError(
             f"study {opened.name!r} has this space already; to run more trials, give --trials alone"
         )
-    old = dataclasses.replace(archive_of(opened), little_left=None)  # it has tried little there
+    old = archive_of(opened)
     inside = [
         r
         for r in old.records
@@ -236,7 +235,7 @@ def _templates(archive: Archive) -> Iterator[FrozenTrial]:
 def _write_ours(
     connection: Connection, study_id: int, name: str, ids: Mapping[int, int], archive: Archive
 ) -> None:
-    """Policy, device, why it stopped, claims, curves and verification runs, as if the trials (`ids`
+    """Policy, device, claims, curves and verification runs, as if the trials (`ids`
     by number) had been run here.
     """
     policy = archive.policy
@@ -244,7 +243,6 @@ def _write_ours(
         policy = dataclasses.replace(policy, gpu_shared=())
     told = {"policy": policy.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
-    write_little_left(connection, study_id, archive.little_left)
     if archive.without_result_s:
         note_without_result(connection, study_id, archive.without_result_s)
     ended = [r for r in archive.records if r.state.is_finished() and not r.recorded.foreign]

@@ -38,12 +38,12 @@ def about_test_split(definitions: Iterable[StudyDefinition]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def confirmed_lines(study: StudySnapshot, *, name: str = "") -> list[str]:
+def confirmed_lines(study: StudySnapshot) -> list[str]:
     """What is to be said of a study's confirmation, a sentence each; empty where there is none."""
     there = confirmation_of(study)
     if there is None:
         return []
-    return [confirmed_sentence(there, name=name or study.name)]
+    return [confirmed_sentence(there, name=study.name)]
 
 
 def confirmed_sentence(there: Confirmation, *, name: str) -> str:

@@ -22,14 +22,6 @@ def too_few_runs(estimate: Estimate, sure_enough: float, least: int) -> str:
     return f", but it ran {times}, and {least} runs of it are needed"
 
 
-def left_in_words(at_most: float) -> str:
-    """How little more runs could still change, as `tuner.verdict.left_to_gain` says it."""
-    return (
-        f"more runs of what was tried would save at most {100 * at_most:.0f} % more of its time "
-        "(at 90 %)"
-    )
-
-
 def percent(chance: float) -> str:
     """A chance for a reader, who is never told that something is certain."""
     if chance > _MOST_SAID:

@@ -124,7 +124,7 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
         if record.converged or cut:
             number = first.setdefault(configuration(record.params), record.number)
             where[number] = tuple(space.shares(record.params))
-            trainings = trainings_of(record, names)
+            trainings = _trainings_of(record, names)
             kept = [each for each in trainings if not cut or _counts(each[0], cut=True)]
             found.setdefault(number, []).extend(kept)
     for run in runs_to_learn_from(study):
@@ -137,7 +137,7 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
             found[known].append((recorded, values_of(recorded, names)))
     runs: list[Run] = []
     for number, trainings in found.items():
-        runs += runs_of_one(number, where[number], trainings)
+        runs += _runs_of_one(number, where[number], trainings)
     return tuple(runs)
 
 
@@ -153,14 +153,14 @@ def _each_seed(record: TrialRecord) -> list[Recorded]:
     return [record.recorded]
 
 
-def trainings_of(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
+def _trainings_of(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
     """Those of each of a trial's seeds; of a trial with one its own, with the trial's values."""
     if record.recorded.runs:
         return [(each, values_of(each, objectives)) for each in _each_seed(record)]
     return [(record.recorded, record.values)]
 
 
-def runs_of_one(number: int, where: tuple[float, ...], trainings: Sequence[Training]) -> list[Run]:
+def _runs_of_one(number: int, where: tuple[float, ...], trainings: Sequence[Training]) -> list[Run]:
     """The runs of one configuration; a disturbed timing counts where there is no other."""
     known = [(each, values) for each, values in trainings if values and min(values) > 0]
     disturbed = all(each.contaminated for each, _ in known)

@@ -9,11 +9,11 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.study.open import OpenStudy
 
 
-def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float | None = None) -> Verifications:
+def verifications_of(opened: Sequence[OpenStudy]) -> Verifications:
     """The verification runs of these studies, which must be in one database."""
     engine, ids = opened[0].database.engine, [each.study_id for each in opened]
     known = {each.study_id: (each.name, each.made_at) for each in opened}
-    return Verifications(engine, ids, known=known, limits=limits_of(opened), lease_s=lease_s)
+    return Verifications(engine, ids, known=known, limits=limits_of(opened))
 
 
 def limits_of(opened: Sequence[OpenStudy]) -> Mapping[int, GpuHours]:

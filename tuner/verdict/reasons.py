@@ -8,7 +8,6 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation_steps import LEAST_CHANCE
 from tuner.verdict.estimate_words import (
     in_words,
-    left_in_words,
     limit_in_words,
     percent,
     too_few_runs,
@@ -82,7 +81,7 @@ def _found(answer: Answer) -> str:
         what = "the fastest"
     return (
         f"Recommended: {what} whose MQL is {_asked(answer)}, as far as all runs of the study can "
-        f"say: the chance is {percent(answer.chosen.chance)}.{_expected_of(answer)}{_left(answer)}"
+        f"say: the chance is {percent(answer.chosen.chance)}.{_expected_of(answer)}"
     )
 
 
@@ -106,16 +105,8 @@ def _stands(answer: Answer) -> str:
         return f"{said}; nothing that may be chosen is expected to be faster."
     near = answer.nearest
     said += f"; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
-    said += f"{too_few_runs(near, answer.sure_enough, answer.least_runs)}.{_left(answer)}"
+    said += f"{too_few_runs(near, answer.sure_enough, answer.least_runs)}."
     return f"{said}{_MAY_BE_TESTED}" if near.chance >= LEAST_CHANCE else said
-
-
-def _left(answer: Answer) -> str:
-    """Whether it is time to stop, as far as what was tried is concerned."""
-    if answer.left is None:
-        return ""
-    words = left_in_words(answer.left.at_most)
-    return f" {words[0].upper()}{words[1:]}."
 
 
 def _briefly(own: Answer) -> str:

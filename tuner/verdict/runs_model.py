@@ -135,21 +135,12 @@ class RunsModel:
             ValueError: the default configuration is not among the runs.
         """
         over, variance = self.over_default()
-        return self._confirmed(-over, margin, seeds, variance)
+        from scipy.special import ndtr  # here: who only watches a launch does not wait for it
 
-    def drawn_worth(self, margin: float, seeds: int, count: int, seed: int) -> Array:
-        """What each configuration may be worth to whoever has it confirmed, (count,
-        configurations): the logarithm of how much faster than the default it is, times the chance
-        that a confirmation on so many seeds succeeds.
-
-        Raises:
-            ValueError: the default configuration is not among the runs.
-        """
-        row = self.row_of_default()
-        seconds, mql = self.draws(count, seed)
-        saved = np.maximum(seconds[:, [row]] - seconds, 0.0)
-        worth: Array = saved * self._confirmed(mql[:, [row]] - mql, margin, seeds, 0.0)
-        return worth
+        error, needed = self._asked(seeds)
+        chance: Array = ndtr((math.log1p(margin) - over - needed) / np.sqrt(error + variance))
+        chance[self.row_of_default()] = 0.0
+        return chance
 
     def drawn_confirmations(
         self, margin: float, seeds: int, count: int, seed: int
@@ -174,17 +165,6 @@ class RunsModel:
         """Of each configuration, by a confirmation on so many seeds: see `asked_of`."""
         noise = self._mql.noise
         return asked_of(noise, float(noise[self.row_of_default()]), seeds)
-
-    def _confirmed(self, lead: Array, margin: float, seeds: int, variance: Array | float) -> Array:
-        """The chance that the test claims, by how far each one's MQL lies below the default's, as
-        logarithms, and the variance of that.
-        """
-        from scipy.special import ndtr  # here: who only watches a launch does not wait for it
-
-        error, needed = self._asked(seeds)
-        chance: Array = ndtr((lead + math.log1p(margin) - needed) / np.sqrt(error + variance))
-        chance[..., self.row_of_default()] = 0.0
-        return chance
 
     def chance_of_level(self, level: float, *, error: float = 0.0) -> Array:
         """How surely each one's MQL is at most `level`, which is known to a relative standard error

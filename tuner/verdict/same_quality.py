@@ -17,7 +17,6 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
 from tuner.verdict.estimate_words import limit_in_words
 from tuner.verdict.known_runs import candidates_of, default_cut_at
-from tuner.verdict.left_to_gain import LeftToGain, left_to_gain
 from tuner.verdict.no_answer import NoAnswerError, nothing_within, why_none
 from tuner.verdict.recommendation import (
     model_of,
@@ -69,9 +68,6 @@ class Answer:
     """The default stands, although a run of it missed."""
     cut_at: int | None = None
     """The epochs at which the study's limit cuts off its default; None where that converges."""
-    left: LeftToGain | None = None
-    """What more runs of what was tried could still change; None where another study's default was
-    asked for."""
 
     @property
     def default_stands(self) -> bool:
@@ -117,12 +113,6 @@ def recommended(
         and model.default == chosen.trial
         and model.default not in may,
         cut_at=cut_at,
-        left=left_to_gain(
-            model,
-            None if chosen.trial == model.default else chosen.trial,
-            margin=margin,
-            candidates=may,
-        ),
     )
 
 

@@ -221,14 +221,6 @@ def as_configurations(
     )
 
 
-def verified_of(opened: OpenStudy, trial_number: int) -> dict[str, Any] | None:
-    """The fresh-seed figures of one trial's configuration (`BestConfig.verified`); None while there
-    are too few.
-    """
-    found = runs_of_trial(opened, trial_number)
-    return found.as_dict() if found else None
-
-
 def runs_of_trial(opened: OpenStudy, trial_number: int) -> Verified | None:
     """One trial's configuration on fresh seeds; None where it has no run."""
     return next((each for each in read_verified(opened) if each.trial_number == trial_number), None)

@@ -28,7 +28,6 @@ from tuner.trial.study_data import data_of
 from tuner.trial.survival import TrainerLostError
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat
-from tuner.worker.judging import judged_meanwhile
 from tuner.worker.loop import Worker
 from tuner.worker.outages import Retry
 from tuner.worker.paths import WorkerPaths, working_folder
@@ -110,10 +109,7 @@ def _work(
         studies = _with_code(order, studies)
         received = stop_on_signals(stop, supervised=orphan is not None)
         stops().count()
-        # Where a launch supervises it, that looks whether searches may stop.
-        alone = orphan is None and not order.verify
-        with judged_meanwhile(studies if alone else (), device, note):
-            _run(order, studies, device, trainer, stop, orphan)
+        _run(order, studies, device, trainer, stop, orphan)
     except ContextLostError as error:
         _log.warning("this process can use its device no more (%s)", error)
         end_on_signals()

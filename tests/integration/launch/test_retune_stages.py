@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +13,6 @@ from tuner.launch import retune
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.stages import Stage, of_runs, of_search
 from tuner.storage.database import Database
-from tuner.storage.records import LittleLeft
 from tuner.study.group import open_group
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import Registered, register_retune
@@ -27,27 +25,6 @@ ASKED = RetuneRequest(variant="rmsnorm", against="original", task="demo")
 def studies(unverified: Database) -> list[OpenStudy]:
     """Two searches of each variant, 24 trials each, of which nothing is registered."""
     return unregistered(unverified)
-
-
-@pytest.fixture
-def longer(studies: list[OpenStudy]) -> Iterator[OpenStudy]:
-    """A search with trials left to run; afterwards as it was, for others read it, too."""
-    study = studies[2]
-    policy, budget = study.policy(), study.ledger.counts().budget
-    study.ledger.set_budget(100)
-    yield study
-    study.set_policy(policy)
-    study.ledger.set_budget(budget)
-
-
-def test_a_stopped_search_is_over_and_counts_its_own_trials(longer: OpenStudy) -> None:
-    finished = longer.ledger.counts().finished
-    longer.set_policy(dataclasses.replace(longer.policy(), until=0.2))
-    before = of_search([longer], devices=1, timed=False)
-    assert (before.planned, before.may_stop) == (100, True)
-    assert longer.ledger.stop(LittleLeft(until=0.2, at_most=0.1, trials=finished))
-    after = of_search([longer], devices=1, timed=False)
-    assert (after.done, after.planned, after.left_s) == (finished, finished, 0.0)
 
 
 def test_a_stage_says_how_long_the_rest_takes(studies: list[OpenStudy]) -> None:
@@ -89,7 +66,7 @@ def test_runs_of_the_reference_are_of_the_retune_that_asked_for_them(
     assert told.over
     assert told.done == whole.done == whole.planned == sum(counts)
     assert told.device_s == pytest.approx(whole.device_s)
-    reference, paid = outcome.paybacks
+    reference, paid = outcome.costs
     assert reference.spent.confirmation_runs == 0
     assert paid.spent.confirmation_runs == sum(counts)
     assert paid.spent.confirmation_s == pytest.approx(whole.device_s)

@@ -37,7 +37,7 @@ from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
-from tuner.verdict.payback import paybacks
+from tuner.verdict.retune_cost import costs
 
 GROUPS = ("demo-original", "demo-original-2"), ("demo-rmsnorm", "demo-rmsnorm-2")
 
@@ -225,7 +225,7 @@ def test_the_label_stands_at_the_search_whose_ratio_it_is(
         (series,) = confirmed_series(studies)
         assert len(series.found) == 2
         assert series.answer is not None
-        answer = present(paybacks(groups_of(studies))[0].confirmation)
+        answer = present(costs(groups_of(studies))[0].confirmation)
         place = [confirmation_of(each) for each in studies].index(answer)
         assert series.answer == place
 

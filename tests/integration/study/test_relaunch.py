@@ -37,7 +37,6 @@ FIRST: dict[str, Any] = {
     "checkpoint_s": 0.0,
     "margin": 0.02,
     "search_s": 90.0,
-    "until": 0.05,
 }
 
 
@@ -50,8 +49,7 @@ def test_what_is_not_said_stays(database: Database) -> None:
     assert line == (
         "small keeps --sampler tpe --sampler-seed 7 --no-prune --max-time 10 --max-mql 0.8 "
         "--max-memory 8GB "
-        "--reruns 3 --checkpoint-every none --margin 2% --search-time 90s "
-        "--until 5%"
+        "--reruns 3 --checkpoint-every none --margin 2% --search-time 90s"
     )
 
 
@@ -79,7 +77,6 @@ def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(
         ("checkpoint_s", 1234567.5, "--checkpoint-every 1234567.5s"),
         ("margin", 0.012345678, "--margin 1.2345678%"),
         ("margin", 0.0, "--margin 0%"),
-        ("until", 0.125, "--until 12.5%"),
     ],
 )
 def test_what_a_line_tells_can_be_said_again(

@@ -24,7 +24,7 @@ from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.explain import explain_study
 from tuner.verdict.fresh_seeds import seen_seeds
 from tuner.verdict.known_runs import runs_of
-from tuner.verdict.payback import spent_on
+from tuner.verdict.retune_cost import spent_on
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import verified_in
 

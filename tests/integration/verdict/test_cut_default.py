@@ -38,9 +38,7 @@ from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.confirmed_words import confirmed_lines
 from tuner.verdict.epochs_of import epochs_of
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of, runs_of
-from tuner.verdict.payback import paybacks
 from tuner.verdict.reasons import because_of_answer
-from tuner.verdict.retuned_words import retuned_lines
 from tuner.verdict.same_quality import answer_of
 
 SEEDS = 12
@@ -266,8 +264,6 @@ def test_what_shows_the_gain_says_what_it_is_held_against(cut: Archive, tmp_path
     assert (
         ", where its limit cuts it off), and " in present(epochs_of(confirmation_of(now))).sentence
     )
-    (said,) = retuned_lines(paybacks(groups_of([now])), {"few": "few"})
-    assert "trainings, beside a default that its limit cuts off" in said
     (drawn,) = confirmed_series([now])
     assert "of its default's time to its limit" in drawn.says
     assert present(drawn.default).label.startswith("the default cut off by its limit, ")

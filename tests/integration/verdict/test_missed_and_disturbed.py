@@ -35,9 +35,9 @@ from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.known_runs import candidates_of
-from tuner.verdict.payback import paybacks
 from tuner.verdict.reasons import because_of_answer
-from tuner.verdict.retuned_words import retuned_lines
+from tuner.verdict.retune_cost import costs
+from tuner.verdict.retuned_words import cost_sentence
 from tuner.verdict.verification_plan import plan_verification
 
 SEEDS = 12
@@ -173,9 +173,9 @@ def test_of_disturbed_timings_the_time_is_unknown_and_the_level_is_reached(
     ((time,),) = level.searches.values()
     assert (time.how, time.seconds) == ("unknown", None)
     assert time.why_unknown == f"too many timings of trial {REPEATED} were disturbed"
-    (said,) = retuned_lines(paybacks(groups_of([now])), {"few": "few"})
-    assert said.endswith(
-        "when it pays is not known, for too many timings of its confirmation were disturbed."
+    (found,) = costs(groups_of([now]))
+    assert cost_sentence(found, "few").endswith(
+        "what a training saves is not known: too many timings were disturbed"
     )
 
 

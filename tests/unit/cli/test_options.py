@@ -3,7 +3,6 @@ warning."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -55,30 +54,6 @@ def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, seconds: int
         duration_s(f"{hours}h{minutes}m{seconds}s", "--timeout")
         == 3600 * hours + 60 * minutes + seconds
     )
-
-
-def said_until(text: str) -> Mapping[str, object]:
-    return said_policy(
-        sampler=None,
-        sampler_seed=None,
-        prune=None,
-        reruns=None,
-        checkpoint_every=None,
-        until=text,
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "until"), [("5%", 0.05), (" 12.5 % ", 0.125), ("0.3", 0.3), ("none", None)]
-)
-def test_what_may_be_left_to_gain_is_a_share(text: str, until: float | None) -> None:
-    assert said_until(text) == {"until": pytest.approx(until) if until else None}
-
-
-@pytest.mark.parametrize("text", ["0", "0%", "100%", "1", "5", "-5%", "much", ""])
-def test_what_is_no_share_between_nothing_and_all_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--until: .* expected e\.g\. 5% or 0\.05, or 'none'"):
-        said_until(text)
 
 
 def test_no_duration_is_no_limit() -> None:

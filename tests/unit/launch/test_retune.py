@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from tuner.launch.request import DeviceChoice
@@ -17,7 +15,7 @@ from tuner.launch.retune_steps import (
     search_request,
 )
 from tuner.launch.stages import Stage, Standing, of_ablation
-from tuner.spec.policy import UNSAID, PolicyChanges
+from tuner.spec.policy import UNSAID
 from tuner.study.registered_retune import Registered
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", devices=DeviceChoice(cpu=True))
@@ -52,13 +50,6 @@ def test_searches_of_both_share_the_budget_equally() -> None:
     assert alone.share_s == pytest.approx(1000.0 / 10), "nothing is kept for a re-evaluation"
     without = search_request(ASKED, agreed(trials=30), None)
     assert (without.policy.search_s, without.policy.margin, without.trials) == (UNSAID, UNSAID, 30)
-
-
-def test_all_searches_stop_by_the_share_that_is_registered() -> None:
-    assert search_request(ASKED, agreed(until=0.2), None).policy.until == 0.2
-    assert search_request(ASKED, agreed(), None).policy.until is UNSAID
-    lifted = dataclasses.replace(ASKED, policy=PolicyChanges(until=None))
-    assert search_request(lifted, agreed(), None).policy.until is None
 
 
 def test_a_reference_that_was_confirmed_before_is_left_as_it_is() -> None:
@@ -112,12 +103,6 @@ def test_a_variant_alone_is_held_against_its_default() -> None:
         (
             Standing(stage=Stage.SEARCH, done=9, planned=None, device_s=9.0, left_s=50.0),
             "stage 1 of 5, search: 9 trials, 1 s each, about 50 s left",
-        ),
-        (
-            Standing(
-                stage=Stage.SEARCH, done=9, planned=90, device_s=9.0, left_s=50.0, may_stop=True
-            ),
-            "stage 1 of 5, search: 9 of 90 trials, 1 s each, at most about 50 s left",
         ),
         (
             Standing(stage=Stage.REEVALUATION, done=0, planned=252, device_s=0.0, estimated=True),

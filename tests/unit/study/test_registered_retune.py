@@ -91,22 +91,6 @@ def test_a_finished_one_is_finished_until_something_changes() -> None:
     assert not now(was, trials=300)[0].finished
 
 
-def test_a_share_left_to_gain_is_registered_kept_and_taken_back() -> None:
-    first, _ = now(None, until=0.2)
-    assert first.until == 0.2
-    kept, lines = now(first)
-    assert kept == first
-    assert lines == ["the retune of etth-rmsnorm keeps --until 20%"]
-    less, lines = now(first, until=0.1)
-    assert (less.until, lines) == (
-        0.1,
-        ["the retune of etth-rmsnorm changes from --until 20% to --until 10%"],
-    )
-    assert now(first, until=None)[0].until is None
-    with pytest.raises(UsageError, match="registered with --until 20%, and keeps that"):
-        now(first, begun=True, until=None)
-
-
 def test_the_seeds_of_its_confirmation_are_kept_and_fixed_once_it_has_begun() -> None:
     first, _ = now(None, confirm_seeds=30)
     assert first.confirm_seeds == 30

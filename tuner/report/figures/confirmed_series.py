@@ -13,7 +13,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
-from tuner.verdict.payback import paybacks
+from tuner.verdict.retune_cost import costs
 from tuner.verdict.verified import Verified
 
 TEST_MQL = "test_mql"
@@ -24,7 +24,7 @@ def confirmed_series(studies: Sequence[StudySnapshot]) -> list[ConfirmedSeries]:
     a variant where its retuning is paid back.
     """
     groups, names = groups_of(studies), names_of_groups(studies)
-    answers = {each.group: each.confirmation for each in paybacks(groups)}
+    answers = {each.group: each.confirmation for each in costs(groups)}
     return [_of_group(names[group], mine, answers[group]) for group, mine in groups.items()]
 
 

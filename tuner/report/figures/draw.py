@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import UsageError
 from tuner.report.alarms import alarms_of_ended
-from tuner.report.figures.attainment import attainment_figure
 from tuner.report.figures.confirmed_figure import confirmed_figure
 from tuner.report.figures.confirmed_series import confirmed_series, devices_of, first_level
 from tuner.report.figures.curves import Curve, curves_figure
@@ -27,7 +26,6 @@ from tuner.report.figures.timeline import timeline_figure
 from tuner.report.figures.trade import trade_figure
 from tuner.spec.objectives import axis_title
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.attainment_surfaces import attained_by
 from tuner.verdict.compare.fairness import refuse_different_data
 from tuner.verdict.other_clocks import clock_in_words, refuse_other_clocks
 from tuner.verdict.same_quality import recommended_trial
@@ -44,7 +42,6 @@ def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
 
     Raises:
         UsageError: there is no such kind, or the studies cannot share such a figure.
-        StorageError: the studies of a group do not fit together.
     """
     if kind not in KINDS:
         raise UsageError(f"unknown figure {kind!r}; there are: {', '.join(KINDS)}")
@@ -87,11 +84,6 @@ def axes(studies: Studies) -> tuple[str, str]:
     )
     by = clock_in_words(studies[0].definition.clock) if studies else ""
     return ", ".join(filter(None, (clock, by))), error
-
-
-def _attainment(studies: Studies, title: str) -> go.Figure:
-    clock, error = axes(studies)
-    return attainment_figure(attained_by(studies), title=title, clock=clock, error=error)
 
 
 def _confirmed(studies: Studies, title: str) -> go.Figure:
@@ -174,7 +166,6 @@ OF_ONE_JOB = ("front", "confirmed", "hypervolume", "hypervolume-time")
 """Errors on different data, or test windows, mean different things."""
 KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "front": _front,
-    "attainment": _attainment,
     "confirmed": _confirmed,
     "hypervolume": _hypervolume,
     "hypervolume-time": _hypervolume_over_time,

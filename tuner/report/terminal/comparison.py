@@ -24,10 +24,6 @@ from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.rows import FIGURES
 
 GAP = 1
-ASK_FOR_RULES = (
-    "With --stopping-rules, tuner compare also says whether the verdict between variants would "
-    "stand under another stopping rule, replayed from the recorded epochs."
-)
 DISPENSABLE = ("core change", "verdict", "val loss", "s/epoch")
 """What a narrow terminal does without, the first ones first: `tuner variants` and the sentences say
 two of them."""
@@ -58,8 +54,6 @@ def print_report(report: Report) -> None:
         ("Missing for a verdict:", report.missing),
     ):
         _print_lines(console, title, lines_)
-    if report.replayable and report.other_rules is None:
-        _print_lines(console, "", [ASK_FOR_RULES])
 
 
 def _print_lines(console: Console, title: str, told: Sequence[str]) -> None:

@@ -104,7 +104,7 @@ def _tally(look: Look) -> str:
     for state, word in ((TrialState.PRUNED, "pruned"), (TrialState.FAIL, "failed")):
         if number := look.results.of_state(state):
             words.append(f"{number} {word}")
-    return ", ".join([*words, *(["stopped"] if look.counts.little_left else [])])
+    return ", ".join(words)
 
 
 def _body(look: Look, console: Console, *, front_rows: int) -> RenderableType:

@@ -7,7 +7,6 @@ from tuner.spec.objectives import axis_title
 from tuner.storage.records import Counts
 from tuner.study.baselines import baselines_of, in_words, loses
 from tuner.study.results import StudyResults
-from tuner.verdict.estimate_words import left_in_words
 
 GPU_HOURS = "gpu_hours_spent"
 """How a launch ends that no device hours are left for."""
@@ -22,8 +21,6 @@ def held_in_words(counts: Counts) -> str:
         held += ", and they have had the search's time"
     if counts.lacks_hours:
         held += ", and the device hours are spent"
-    if counts.little_left is not None:
-        held += f"; stopped: {left_in_words(counts.little_left.at_most)}"
     return held
 
 

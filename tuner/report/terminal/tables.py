@@ -225,8 +225,6 @@ def _study_row(
 
 def _why_no_more(status: dict[str, Any]) -> str:
     """What keeps further trials from beginning; nothing where they may."""
-    if status["little_left"]:
-        return ", stopped"
     if status["time_is_up"]:
         return ", time is up"
     return ", hours are spent" if status["hours_are_spent"] else ""

@@ -44,8 +44,3 @@ def search_s(seen: Row[Any], study: str) -> float | None:
 def limits_gpu_hours(policy: str | None) -> bool:
     """Whether a stored policy limits them, without reading the rest of it."""
     return policy is not None and "max_gpu_s" in policy
-
-
-def until(policy: str | None, study: str) -> float | None:
-    """With how little left to gain a stored policy has the search stop; None: never."""
-    return SearchPolicy.from_json(policy, study).until if policy and "until" in policy else None

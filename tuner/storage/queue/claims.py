@@ -25,11 +25,10 @@ from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.damage import damage_named
-from tuner.storage.optuna.little_left import little_left_of, write_little_left
-from tuner.storage.queue.budget import budget_columns, until
+from tuner.storage.queue.budget import budget_columns
 from tuner.storage.queue.leased_queue import LeasedQueue
 from tuner.storage.queue.spent_time import SpentTime
-from tuner.storage.records import Attempt, Claim, Counts, LittleLeft, TrialResult
+from tuner.storage.records import Attempt, Claim, Counts, TrialResult
 from tuner.storage.schema import claims, studies
 
 _SET_ASIDE_BY = "tuner"
@@ -87,27 +86,13 @@ class Ledger(LeasedQueue[Claim, Claim]):
             raise StudyGoneError.of(self._name)
         with damage_named(self._engine, self._study_id):
             operator.index(seen.budget)
-        asked = until(seen.policy, self._name) is not None
         return Counts(
             seen.budget,
             seen.running,
             seen.finished,
             time_is_up=self.spent.is_up(connection, seen),
-            little_left=little_left_of(connection, self._study_id) if asked else None,
             unpaid=self.spent.is_unpaid(connection, seen),
         )
-
-    def stop(self, found: LittleLeft) -> bool:
-        """End the search: no trial is claimed any more, and those that run come to their end.
-        False, and nothing is written, where another `until` is asked for by now than was judged by.
-        """
-        query = select(studies.c.policy).where(studies.c.study_id == self._study_id)
-        with self._engine.begin() as connection:
-            self._lock(connection)
-            if until(connection.execute(query).scalar_one_or_none(), self._name) != found.until:
-                return False
-            write_little_left(connection, self._study_id, found)
-        return True
 
     def spent_s(self, beside: Mapping[int, float] | None = None) -> float:
         """Seconds that the finished trials had their devices for (see `SpentTime`)."""

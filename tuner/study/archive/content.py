@@ -19,7 +19,6 @@ from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.gpu_hours import without_result_s
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
-from tuner.storage.records import LittleLeft
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import Registered, registered_in
 from tuner.study.results import StudyResults, TrialRecord, judged, read_results
@@ -48,8 +47,6 @@ class Archive:
     they come from."""
     notes: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """What a genetic sampler noted on its trials, by trial number."""
-    little_left: LittleLeft | None = None
-    """Why its search stopped by itself; None where it did not."""
     retune: Registered | None = None
     """What a retune was asked for that is registered with it; None where none is."""
     without_result_s: float = 0.0
@@ -101,7 +98,6 @@ def archive_of(opened: OpenStudy) -> Archive:
         curves=opened.epochs.of_trials(ended),
         verifications=tuple(run for run in runs if run.state in _ENDED),
         notes=notes,
-        little_left=counts.little_left,
         retune=registered_in(opened.database, opened.name),
         without_result_s=lost_s,
         code=_code(opened, opened.definition.model_source),

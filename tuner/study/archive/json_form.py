@@ -45,7 +45,6 @@ ROUNDING = 1e-9
 
 def as_dict(archive: Archive) -> dict[str, Any]:
     """The whole document. A study from before there were groups is written as it was then."""
-    stopped = archive.little_left
     retune = archive.retune
     by_itself = archive.membership == Membership(group=archive.name)
     return {
@@ -60,7 +59,6 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         **({} if by_itself else {"search": archive.membership.as_dict()}),
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
-        **({"little_left": dataclasses.asdict(stopped)} if stopped is not None else {}),
         **({"retune": plain_retune(retune)} if retune is not None else {}),
         **({"without_result_s": archive.without_result_s} if archive.without_result_s else {}),
         "device_model": archive.device_model,
@@ -105,7 +103,6 @@ def from_json(text: str | bytes) -> Archive:
         curves={int(number): _rows(curve) for number, curve in study.curves.items()},
         verifications=tuple(_run(run) for run in study.verifications),
         notes={trial.number: trial.notes for trial in study.trials if trial.notes},
-        little_left=study.little_left.as_record() if study.little_left is not None else None,
         retune=study.retune.as_record() if study.retune is not None else None,
         without_result_s=study.without_result_s,
         code=study.code,

@@ -28,7 +28,6 @@ from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.membership import Membership, StoredMembership
 from tuner.spec.ranges import ChoiceValue
 from tuner.storage.code_texts import MOST_BYTES
-from tuner.storage.optuna.little_left import StoredLittleLeft
 from tuner.storage.queue.plans import StoredPlan
 from tuner.storage.records import TrialResult
 from tuner.study.registered_retune import StoredRetune
@@ -188,8 +187,6 @@ class ArchivedStudy(Loose):
     """Absent from files of before there were groups."""
     policy: PlainTable
     budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
-    little_left: StoredLittleLeft | None = None
-    """Absent where the search did not stop by itself."""
     retune: StoredRetune | None = None
     """Absent where no retune is registered with it."""
     without_result_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0

@@ -18,7 +18,6 @@ from tuner.verdict.compare.between import Standing, standings
 from tuner.verdict.compare.confirmed import Confirmed, confirmed_of, that_ended
 from tuner.verdict.compare.equal_quality import Level, levels_of
 from tuner.verdict.compare.fairness import differences, refuse_different_data
-from tuner.verdict.compare.other_rules import UnderRule, can_be_replayed, under_other_rules
 from tuner.verdict.compare.registered import RegisteredLevel, groups_of, registered_levels
 from tuner.verdict.compare.rows import Row, rows_of
 from tuner.verdict.compare.sentences import levels as levels_of_intervals
@@ -56,10 +55,6 @@ class Report:
     another_search: tuple[AnotherSearch, ...]
     ablations: tuple[Ablation, ...]
     """Of the studies that have one."""
-    other_rules: tuple[UnderRule, ...] | None
-    """None where nothing is claimed between variants and nobody asked."""
-    replayable: bool
-    """Whether there is something to ask."""
     without_network: tuple[str, ...]
     """What forecasts without a network come to, those first that do as well."""
     notes: tuple[str, ...]
@@ -94,9 +89,6 @@ class Report:
             "confirmed": [each.as_dict() for each in self.confirmed],
             "another_search": [each.as_dict() for each in self.another_search],
             "ablations": {each.study: each.as_dict() for each in self.ablations},
-            "stopping_rules": None
-            if self.other_rules is None
-            else [each.as_dict() for each in self.other_rules],
             "without_network": list(self.without_network),
             "notes": list(self.notes),
             "resolution": self.resolution,
@@ -109,19 +101,14 @@ class Report:
 KNEE, CONFIRMED = "knee", "confirmed"
 
 
-def compare(
-    studies: Sequence[StudySnapshot], *, pick: str | None = None, stopping_rules: bool = False
-) -> Report:
+def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Report:
     """Hold studies on the same data against each other.
 
     Every study is represented by its default configuration and by the one that `pick` names on the
     front of its search: chosen by the search, judged by fresh seeds. Without a `pick` that is the
     knee, and in the table it is what a study's confirmation tested, where it has one. Searches of
     one variant stand together, by their numbers. Only questions whose configurations are all
-    verified, as planned, get an answer; for the others the report says what is missing. Where
-    something is claimed between variants, or with `stopping_rules`, it says of each verdict between
-    them whether it would stand under another stopping rule, which takes up to four more models of
-    each study.
+    verified, as planned, get an answer; for the others the report says what is missing.
 
     Raises:
         UsageError: the studies are on different data.
@@ -138,8 +125,7 @@ def compare(
     answers, refusals = answer_all(studies, chosen, ready, pick)
     volumes, reference = volumes_of(studies)
     registered = registered_levels(groups)
-    names = names_of_groups(studies)
-    between = standings(groups, registered, names)
+    between = standings(groups, registered, names_of_groups(studies))
     rows = tuple(rows_of(studies, chosen, pick, between, shown))
     return Report(
         task=studies[0].definition.task_name,
@@ -155,10 +141,6 @@ def compare(
         confirmed=confirmed,
         another_search=another_search_of(groups),
         ablations=tuple(filter(None, map(ablation_of, studies))),
-        other_rules=under_other_rules(groups, registered, between, names)
-        if stopping_rules or any(each.claimed for each in between)
-        else None,
-        replayable=can_be_replayed(studies, between),
         without_network=without_network(studies, rows),
         notes=tuple(_notes(studies, answers, confirmed)),
         resolution=resolution(

@@ -4,7 +4,6 @@ called beside the others.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from tuner.errors import UsageError
@@ -17,8 +16,6 @@ from tuner.study.named import (
     snapshot_named,
 )
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.stats.searches import least_searches
-from tuner.verdict.stopping_rule import converged_trials
 from tuner.verdict.verification_plan import study_names
 
 DEFAULT = "default"
@@ -43,15 +40,11 @@ def names_of_groups(studies: Sequence[StudySnapshot]) -> dict[str, str]:
     }
 
 
-def read_studies(
-    named: Sequence[str], *, task: str, storage: str, curves: bool = False
-) -> list[StudySnapshot]:
+def read_studies(named: Sequence[str], *, task: str, storage: str) -> list[StudySnapshot]:
     """The studies that `named` means: variants on `task` (several with commas), studies as
     `study:NAME`, or archives.
 
-    The database is opened only where a name needs it, and closed again. The epochs of all trials
-    that converged are read with `curves`, and where there are searches enough for a claim; else
-    enough to see whether they are recorded.
+    The database is opened only where a name needs it, and closed again.
 
     Raises:
         UsageError: a name that means nothing, an archive that cannot be read, or a study named
@@ -70,22 +63,8 @@ def read_studies(
                 names = [
                     PREFIX + study for group in groups for study in searches_of(database(), group)
                 ]
-            found += [snapshot_named(each, database) for each in names]
-        whole = curves or _enough_to_claim(found)
-        found = [_read(each, curves=whole) for each in found]
+            found += [snapshot_named(each, database).with_runs_read() for each in names]
     known = [study.name for study in found]
     if twice := {name for name in known if known.count(name) > 1}:
         raise UsageError(f"study {min(twice)!r} is named twice; name each once")
     return found
-
-
-def _enough_to_claim(studies: Sequence[StudySnapshot]) -> bool:
-    """Whether the first group and another one have the searches that a claim takes at least."""
-    sizes = Counter(study.membership.group for study in studies)
-    first, *others = sizes.values() or (0,)
-    return min(first, max(others, default=0)) >= least_searches(1)
-
-
-def _read(study: StudySnapshot, *, curves: bool) -> StudySnapshot:
-    numbers = converged_trials(study)
-    return study.with_runs_read().with_curves_read(numbers if curves else numbers[:1])

@@ -9,21 +9,3 @@
 `noninferiority`  whether one is no worse than another by more than a margin
 `searches`   variants held against each other, with whole searches as the unit
 """
-
-from tuner.verdict.stats.effects import Comparison, Effect, Question, Sample
-from tuner.verdict.stats.intervals import CONFIDENCE, LEAST_RUNS, Interval
-from tuner.verdict.stats.pairs import judge, judge_at_look
-from tuner.verdict.stats.permutation import ALPHA
-
-__all__ = [
-    "ALPHA",
-    "CONFIDENCE",
-    "LEAST_RUNS",
-    "Comparison",
-    "Effect",
-    "Interval",
-    "Question",
-    "Sample",
-    "judge",
-    "judge_at_look",
-]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tuner.spec.confirming import LEVEL
-from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, t_beyond
+from tuner.verdict.stats.intervals import CONFIDENCE, LEAST_RUNS, Interval, t_beyond
 
 Array = np.ndarray[Any, Any]
 
@@ -79,9 +79,7 @@ def no_worse(
     )
 
 
-def paired_ratio(
-    a: Mapping[int, float], b: Mapping[int, float], *, confidence: float = 0.95
-) -> Interval | None:
+def paired_ratio(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | None:
     """The geometric mean of a's figures over b's, such as times, on the seeds that both have, with
     its interval (t, on logarithms); None where they share too few. What is not above 0 has no
     logarithm, and is left out.
@@ -94,7 +92,7 @@ def paired_ratio(
         return None
     logs = np.log(x) - np.log(y)
     mean, half = float(logs.mean()), float(logs.std(ddof=1)) / math.sqrt(n)
-    half *= t_beyond((1 - confidence) / 2, n - 1)
+    half *= t_beyond((1 - CONFIDENCE) / 2, n - 1)
     ends = (mean, mean - half, mean + half)
     # Of times beyond all measure, which only a stranger writes, there is no quotient.
     if max(map(abs, ends)) > _LARGEST_LOG:

@@ -76,7 +76,6 @@ def judge(
     samples: Iterable[Sample],
     questions: Sequence[Question],
     *,
-    alpha: float = ALPHA,
     margin: float = MARGIN,
 ) -> tuple[Comparison, ...]:
     """Answer `questions` about `samples` that were verified with as many seeds as planned: the
@@ -85,13 +84,12 @@ def judge(
     Args:
         samples: all configurations that the questions name.
         questions: which to hold against which; each family is corrected by itself.
-        alpha: chance of any false claim in a family.
         margin: how much of the other's MQL is too little to care about, relative.
     """
     design = _Design(
         sign_flip_p,
         sign_flip_interval,
-        lambda share: alpha * share,
+        lambda share: ALPHA * share,
         least_p,
         sign_flip_shift,
         margin,
@@ -105,7 +103,6 @@ def judge_at_look(
     *,
     look: int,
     looks: tuple[int, ...],
-    alpha: float = ALPHA,
     margin: float = MARGIN,
 ) -> tuple[Comparison, ...]:
     """Answer `questions` at a look of a design that may stop early, after `look` seeds of
@@ -119,7 +116,7 @@ def judge_at_look(
     index = looks.index(look)
 
     def level_of(share: float) -> float:
-        return nominal_levels(alpha * share, looks)[index]
+        return nominal_levels(ALPHA * share, looks)[index]
 
     design = _Design(paired_t_p, paired_t_interval, level_of, lambda _: 0.0, t_shift, margin)
     return _judge(samples, questions, design)

@@ -91,11 +91,11 @@ def compare_searches(
 
 
 def compare_with_reference(
-    reference: str, searches: Mapping[str, Sequence[float]], *, alpha: float = ALPHA
+    reference: str, searches: Mapping[str, Sequence[float]]
 ) -> tuple[Between, ...]:
     """Each other variant against the reference, in their order: the registered comparisons.
 
-    Holm's steps keep the chance of any false claim at `alpha`; no level is above `RETUNE_LEVEL`,
+    Holm's steps keep the chance of any false claim at `ALPHA`; no level is above `RETUNE_LEVEL`,
     which an interval needs to say what another retune would give.
     """
     others = [name for name in searches if name != reference]
@@ -111,7 +111,7 @@ def compare_with_reference(
     level, going_on = 0.0, True
     for rank, name in enumerate(sorted(others, key=lambda name: first[name].p)):
         if going_on:
-            level = min(RETUNE_LEVEL, alpha / (len(others) - rank))
+            level = min(RETUNE_LEVEL, ALPHA / (len(others) - rank))
         found[name] = against(name, level)
         going_on = going_on and found[name].claimed
     return tuple(found[name] for name in others)
@@ -122,9 +122,9 @@ def least_p(a: int, b: int) -> float:
     return min(1.0, 2 / math.comb(a + b, a))
 
 
-def least_searches(comparisons: int = 1, *, alpha: float = ALPHA) -> int:
+def least_searches(comparisons: int) -> int:
     """How many searches each variant needs before any difference can be claimed."""
-    level = min(RETUNE_LEVEL, alpha / comparisons)
+    level = min(RETUNE_LEVEL, ALPHA / comparisons)
     needed = 1
     while least_p(needed, needed) > level:
         needed += 1

@@ -16,12 +16,9 @@ from typer.testing import CliRunner
 
 from tests.support.compared_studies import BOTH, Compared, with_runs
 from tuner.cli.app import app
-from tuner.display.text import in_html
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.report.comparison_files import page
-from tuner.report.comparison_sections import UNDER_OTHER_RULES
-from tuner.report.terminal.comparison import ASK_FOR_RULES
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.verdict.compare.answers import KNEES
 from tuner.verdict.compare.findings import compare
@@ -221,26 +218,6 @@ def test_the_command_writes_table_page_and_document(compared: Compared, tmp_path
     assert "src=" not in text.partition("Plotly.newPlot")[0].rpartition("<script")[2]
     done = CliRunner().invoke(app, arguments)
     assert "converges in" in done.stdout
-    assert ASK_FOR_RULES in done.stdout
-    assert document["stopping_rules"] is None
-
-
-def test_other_stopping_rules_are_replayed_where_one_asks(
-    compared: Compared, tmp_path: Path
-) -> None:
-    arguments = ["compare", *BOTH, "--task", "demo", "--storage", compared.url, "--stopping-rules"]
-    page_ = tmp_path / "report.html"
-    done = CliRunner().invoke(app, [*arguments, "--html", str(page_), "--json"])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)["stopping_rules"]
-    assert [each["patience"] for each in found] == [5, 10]
-    assert found[0]["recorded_trainings"] == 20
-    text = CliRunner().invoke(app, arguments).stdout
-    assert f"{UNDER_OTHER_RULES}:" in text
-    assert ASK_FOR_RULES not in text
-    for each in found:
-        assert f"{each['sentence']}." in text
-        assert in_html(each["sentence"]) in page_.read_text(encoding="utf-8")
 
 
 def timed_0(results: StudyResults) -> TrialRecord:

@@ -10,6 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tests.support.drawn_verifications import DEVICE, drawn_result, missed, verify_all
+from tests.support.present import present
 from tuner.devices import CpuCores
 from tuner.errors import UsageError
 from tuner.export import load_best
@@ -27,7 +28,7 @@ from tuner.verdict.expected_front import front_of_runs
 from tuner.verdict.picks import picks
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.verification_plan import plan_verification
-from tuner.verdict.verified import read_verified, verified_of
+from tuner.verdict.verified import read_verified, runs_of_trial
 from tuner.worker.loop import Worker
 from tuner.worker.verification_source import VerificationSource
 
@@ -36,10 +37,9 @@ def test_verified_figures_are_those_of_the_fresh_runs(studies: list[OpenStudy]) 
     plan_verification(studies, top=1, seeds=6)
     results = read_results(studies[1])
     knee = picks(results, front_of_runs(results))["knee"]
-    assert verified_of(studies[1], knee) is None
+    assert present(runs_of_trial(studies[1], knee)).as_dict() is None
     verify_all(studies)
-    found = verified_of(studies[1], knee)
-    assert found is not None
+    found = present(present(runs_of_trial(studies[1], knee)).as_dict())
     assert (found["seeds"], found["converged"], found["misses"], found["contaminated"]) == (
         6,
         6,

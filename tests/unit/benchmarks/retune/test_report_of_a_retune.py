@@ -20,7 +20,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.payback import paybacks, spent_on
+from tuner.verdict.retune_cost import costs, spent_on
 from tuner.verdict.stats.intervals import Interval
 
 FAST = tuple(Interval(each, each - 0.01, each + 0.01, 90) for each in (0.1, 0.11, 0.12))
@@ -65,7 +65,7 @@ def test_other_searches_of_a_reference_come_from_another_folder_and_its_own_stay
     assert all(each.startswith("etth-nf-tsmixerx") for each in names[5:])
     own, before = (studies_in(folder)[0] for folder in (ECOSYSTEM, "campaign"))
     assert len(own.runs) == len(before.runs) + 30  # of its default, beside what it is held against
-    *_, variant = paybacks(groups_of(studies_in(ECOSYSTEM)))
+    *_, variant = costs(groups_of(studies_in(ECOSYSTEM)))
     assert variant.spent.confirmation_runs == 510
 
 

@@ -31,7 +31,6 @@ def test_a_search_is_in_the_file_before_it_is_handed_on_and_a_cut_line_is_no_sea
         "verdict/kg_variants.py",
         "verdict/noisy_searches.py",
         "verdict/others.py",
-        "verdict/until.py",
         "verdict/warm_starts.py",
         "verdict/open_trials.py",
         "verdict/protocol.py",

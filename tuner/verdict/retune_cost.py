@@ -1,4 +1,4 @@
-"""What retuning cost, and after how many trainings with what it found it has paid for itself."""
+"""What retuning took, and what a training saves with what it found."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ class Spent:
     def total_s(self) -> float:
         return self.search_s + self.reevaluation_s + self.confirmation_s
 
-    @property
-    def budgeted_s(self) -> float:
-        """What a budget is for: all but the confirmation."""
-        return self.search_s + self.reevaluation_s
-
     def as_dict(self) -> dict[str, Any]:
         return {
             "search": {"trials": self.trials, "device_s": self.search_s},
@@ -45,7 +40,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payback:
+class RetuneCost:
     """Of one variant: what its searches and all their runs cost, and what a training saves with
     what is recommended.
 
@@ -62,40 +57,20 @@ class Payback:
     searches: int
 
     @property
-    def saved_s(self) -> tuple[float, float, float] | None:
-        """Seconds saved by a training, and the ends of their interval, the lower one first; None
-        where nothing is confirmed, or too few of its timings are undisturbed.
+    def saved_s(self) -> float | None:
+        """Seconds that a training saves; None where nothing is confirmed, or too few of its timings
+        are undisturbed.
         """
         there = self.confirmation
         if there is None or there.default is None or there.default.seconds is None:
             return None
         assert there.test is not None, "it is confirmed"
-        ratio, seconds = there.test.ratio, there.default.seconds.estimate
-        if ratio is None:
+        if there.test.ratio is None:
             return None
-        return (
-            seconds * (1 - ratio.estimate),
-            seconds * (1 - ratio.high),
-            seconds * (1 - ratio.low),
-        )
-
-    @property
-    def trainings(self) -> tuple[int, int, float] | None:
-        """After how many trainings the cost is saved, from how few to how many by the interval of
-        the ratio of times (infinitely many where it holds 1); None where nothing is saved.
-        """
-        saved = self.saved_s
-        if saved is None or saved[0] <= 0:
-            return None
-        at_most = math.ceil(self.spent.total_s / saved[1]) if saved[1] > 0 else math.inf
-        return (
-            math.ceil(self.spent.total_s / saved[0]),
-            math.ceil(self.spent.total_s / saved[2]),
-            at_most,
-        )
+        return there.default.seconds.estimate * (1 - there.test.ratio.estimate)
 
     def as_dict(self) -> dict[str, Any]:
-        found, there, saved = self.trainings, self.confirmation, self.saved_s
+        there = self.confirmation
         return {
             "group": self.group,
             "spent": self.spent.as_dict(),
@@ -103,18 +78,8 @@ class Payback:
             "confirmed": self.confirmed,
             "study": there and there.study,
             "trial": there and there.trial,
-            "saved_s": None if saved is None else dict(zip(_ENDS, saved, strict=True)),
-            "pays_after": None
-            if found is None
-            else {
-                "trainings": found[0],
-                "low": found[1],
-                "high": None if math.isinf(found[2]) else found[2],
-            },
+            "saved_s": self.saved_s,
         }
-
-
-_ENDS = ("estimate", "low", "high")
 
 
 def spent_on(studies: Sequence[StudySnapshot], others: Sequence[StudySnapshot] = ()) -> Spent:
@@ -152,14 +117,14 @@ def _made_for(run: VerificationRun, study: str) -> str:
     return study if study in confirmed or not confirmed else min(confirmed)
 
 
-def paybacks(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[Payback, ...]:
+def costs(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[RetuneCost, ...]:
     """Of each group of searches, in their order."""
     found = []
     whole = [each for studies in groups.values() for each in studies]
     for name, studies in groups.items():
         confirmed = sorted(filter(_holds, map(confirmation_of, studies)), key=_seconds)
         found.append(
-            Payback(
+            RetuneCost(
                 group=name,
                 spent=spent_on(studies, whole),
                 confirmation=confirmed[len(confirmed) // 2] if confirmed else None,
