@@ -107,9 +107,8 @@ def _of_versions(
             "them",
         )
         return
-    mismatch = schema.describe_mismatch(version)
-    if mismatch is not None:
-        yield Finding("error", mismatch)
+    if (problem := schema.mismatch(version)) is not None:
+        yield Finding("error", f"this database {problem}")
     if optuna != expected_optuna:
         yield Finding(
             "error",

@@ -13,13 +13,14 @@ from typing import Any
 import filelock
 import optuna
 from optuna.storages import RDBStorage
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.pool import NullPool
 
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
 from tuner.storage.connection_errors import in_one_line
 from tuner.storage.dialects import CONNECT_TIMEOUT_S
+from tuner.storage.migrations import baseline
 from tuner.storage.optuna.schema_version import versions_in_plain_sql
 from tuner.storage.optuna.trials import TrialStorage
 from tuner.storage.retry import persistently
@@ -28,6 +29,9 @@ from tuner.storage.sqlite_file import prepare_sqlite_file
 from tuner.storage.url import DatabaseUrl, require_name
 
 _log = logging.getLogger(__name__)
+
+VERSION_TABLES = ("tuner_schema", "version_info", "alembic_version")
+"""What says which version the tables have: ours, and Optuna's two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def open_database(address: DatabaseUrl, *, create: bool = True, retry_s: float =
     it was there.
 
     Raises:
-        StorageError: it cannot be reached, opened or written.
+        StorageError: it cannot be reached, opened or written, or another version of tuner made it.
         EmptyDatabaseError: with `create=False`, when it holds no studies yet.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -85,11 +89,52 @@ def _open(address: DatabaseUrl, *, create: bool) -> Database:
         event.listen(storage.engine, "connect", functools.partial(_begin_with, at_connect))
         storage.engine.dispose()  # the connections that Optuna has opened meanwhile
     with storage.engine.begin() as connection:
-        if create:
-            schema.create(connection)
-        else:
-            schema.check_version(connection)
+        found = schema.version_of(connection)
+        if found is None and create:
+            baseline(connection)
+        elif problem := schema.mismatch(found):
+            raise StorageError(f"{address} {problem}")
     return Database(address, storage)
+
+
+def initialise(address: DatabaseUrl) -> bool:
+    """Create all tables. False when they were there already.
+
+    Raises:
+        StorageError: the database cannot be reached or written, or holds tables of another version.
+    """
+    there = _is_initialised(address)
+    open_database(address).close()
+    with reachable(address) as engine, engine.begin() as connection:
+        _seal_versions(connection)
+    return not there
+
+
+def _is_initialised(address: DatabaseUrl) -> bool:
+    if address.is_sqlite and not address.sqlite_path.exists():
+        return False
+    with reachable(address) as engine, engine.connect() as connection:
+        return schema.version_of(connection) is not None
+
+
+def _seal_versions(connection: Connection) -> None:
+    """Let nobody but the owner change what says which version the tables have; roles that may write
+    get the rest.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    writers = text(
+        "SELECT DISTINCT table_name, grantee FROM information_schema.role_table_grants "
+        "WHERE table_schema = current_schema() AND table_name = ANY(:tables) AND grantor = "
+        "current_user "
+        "AND grantee <> current_user AND privilege_type <> 'SELECT'"
+    )
+    quote = connection.dialect.identifier_preparer.quote
+    for table, grantee in connection.execute(writers, {"tables": list(VERSION_TABLES)}).all():
+        role = grantee if grantee == "PUBLIC" else quote(grantee)
+        connection.execute(
+            text(f"REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {quote(table)} FROM {role}")
+        )
 
 
 def _require_tables(address: DatabaseUrl) -> None:

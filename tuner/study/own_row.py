@@ -25,7 +25,7 @@ def stored_definition(name: str, text: str) -> StudyDefinition:
 def stored_membership(name: str, stored: Any) -> Membership:
     """Raises StorageError where it is another program's, or damaged."""
     try:
-        return Membership.read(stored, name)
+        return Membership.model_validate(stored, strict=True)
     except UNREADABLE as error:
         raise StorageError(
             f"the stored definition of study {name!r} cannot be read ({ATTRIBUTE}: "

@@ -28,7 +28,6 @@ from tuner.storage.records import TrialResult
 from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
-from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.device_turn import alone_on
 from tuner.trial.job import on_device
@@ -212,7 +211,6 @@ def _recorded(
         versions=versions(),
         git_revision=git_revision(),
         clock=ClockLabel.TUNER.value,
-        clock_version=CLOCK_VERSION,
         timed_from=result.timed_from,
         timed_until=result.timed_until,
         resumed_from_epoch=result.resumed_from or None,

@@ -29,7 +29,6 @@ from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord
 from tuner.training.checkpoint import CheckpointFiles
-from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TrialJob
@@ -218,7 +217,6 @@ class _OfOneSeed:
         return whole | {
             "configuration": hashlib.sha256(text.encode()).hexdigest(),
             "backend": identifying_backend(config, data.shapes, data.minimum.device).value,
-            "clock": CLOCK_VERSION,
             "torch": torch.__version__,
         }
 

@@ -140,7 +140,7 @@ def _results(connection: Connection, study_id: int | None) -> Iterator[Cell]:
 
 
 def _read_membership(text: str) -> Membership:
-    return Membership.read(json.loads(text), "")
+    return Membership.model_validate(json.loads(text), strict=True)
 
 
 def _check_result(text: Any) -> None:

@@ -238,7 +238,7 @@ class OwnTrials:
         result = TrialResult.from_json(claim.result)
         trial = self._made(trial_id, claim.trial_number, result.state, found, result.params)
         trial.values = list(result.values) if result.values is not None else None
-        # With its parameters, a worker records where they come from; an older one did not.
+        # Of a trial that was set aside nobody recorded where its configuration comes from.
         recorded = result.recorded.to_flat()
         trial.user_attrs = recorded if result.params else trial.user_attrs | recorded
         return trial

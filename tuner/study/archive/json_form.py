@@ -44,10 +44,9 @@ ROUNDING = 1e-9
 
 
 def as_dict(archive: Archive) -> dict[str, Any]:
-    """The whole document. A study from before there were groups is written as it was then."""
+    """The whole document."""
     stopped = archive.little_left
     retune = archive.retune
-    by_itself = archive.membership == Membership(group=archive.name)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -57,7 +56,7 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "definition_hash": archive.definition.identity(),
         **({"code": archive.code} if archive.code is not None else {}),
         **({"loss_code": archive.loss_code} if archive.loss_code is not None else {}),
-        **({} if by_itself else {"search": archive.membership.as_dict()}),
+        "search": archive.membership.model_dump(),
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
         **({"little_left": dataclasses.asdict(stopped)} if stopped is not None else {}),
@@ -83,6 +82,8 @@ def from_json(text: str | bytes) -> Archive:
         StorageError: a newer tuner wrote its policy.
     """
     study = ArchivedStudy.model_validate_json(text, strict=True)
+    # A program's clock had a version once.
+    study.definition.get("process", {}).pop("clock_version", None)
     definition = StudyDefinition.from_dict(study.definition)
     for trial in study.trials:
         whole = trial.state == "COMPLETE"
@@ -97,7 +98,7 @@ def from_json(text: str | bytes) -> Archive:
     return Archive(
         name=study.name,
         definition=definition,
-        membership=study.membership,
+        membership=study.search or Membership(group=study.name),
         policy=SearchPolicy.from_json(json.dumps(study.policy)),
         budget=study.budget,
         device_model=study.device_model,

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from tuner.config import Backend, Precision, StopReason
 from tuner.devices.watch import Observation
 from tuner.record import Recorded
-from tuner.spec.program import CLOCK_VERSIONS, Program
+from tuner.spec.program import Program
 from tuner.spec.time_objectives import Ended, measured_times
 from tuner.storage.records import TrialResult
 from tuner.training import FitResult
@@ -81,7 +81,6 @@ def _of_program(program: Program | None) -> dict[str, Any]:
     assert program is not None, "its study has one"
     return {
         "clock": program.clock,
-        "clock_version": CLOCK_VERSIONS[program.label],
         "versions": {"tuner": __version__},
     }
 
