@@ -186,30 +186,6 @@ def exists(connection: Connection) -> bool:
     return inspect(connection).has_table(schema.name)
 
 
-def lacking(connection: Connection) -> list[str]:
-    """What our tables lack that they were made with, each with the way to have it again."""
-    found = inspect(connection)
-    there = set(found.get_table_names())
-    lines = []
-    for table in metadata.sorted_tables:
-        if table.name not in there:
-            lines.append(
-                f"the table {table.name} is missing; restore a backup, or make an empty one: tuner "
-                "db init"
-            )
-            continue
-        columns = {column["name"] for column in found.get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in columns:
-                kind = column.type.compile(connection.dialect)
-                lines.append(
-                    f"the table {table.name} lacks the column {column.name}; restore a backup, or "
-                    "add it: "
-                    f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
-                )
-    return lines
-
-
 def version_of(connection: Connection) -> int | None:
     """The version of our tables; None where they are missing,
     or where their creation was cut short.

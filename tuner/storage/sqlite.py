@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection
 
-from tuner.storage.optuna.trials import DURABLE, READING
+from tuner.storage.dialects import DURABLE, READING
 from tuner.storage.retry import FULL, GONE
 
 Kind = TypeVar("Kind", bound=sqlite3.Connection)

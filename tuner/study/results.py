@@ -19,7 +19,6 @@ from tuner.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.record import Recorded
 from tuner.spec.objectives import limits_in_words, violations
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.optuna.damage import damage_named
 from tuner.study.configurations import configurations
 from tuner.study.open import OpenStudy
 from tuner.study.trial_record import TrialRecord
@@ -152,8 +151,7 @@ def read_results(opened: OpenStudy) -> StudyResults:
     """
     policy, objectives = opened.policy(), opened.definition.objectives
     trials = opened.optuna.get_trials(deepcopy=False)
-    with damage_named(opened.database.engine, opened.study_id):
-        return judged((record_of(trial, objectives) for trial in trials), objectives, policy)
+    return judged((record_of(trial, objectives) for trial in trials), objectives, policy)
 
 
 def judged(

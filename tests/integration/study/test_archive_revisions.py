@@ -18,7 +18,7 @@ ARCHIVES = REPOSITORY / "tests" / "fixtures" / "archives"
 
 
 def told(then: Any, now: Any) -> Any:
-    """`now` with no more than `then` tells, at any depth: an export may gain keys, and lose none."""
+    """`now` with no more than `then` tells, at any depth: an export may gain keys."""
     if isinstance(then, dict) and isinstance(now, dict):
         return {key: told(value, now[key]) for key, value in then.items() if key in now}
     if isinstance(then, list) and isinstance(now, list) and len(then) == len(now):

@@ -113,7 +113,7 @@ def test_files_and_copies_keep_the_draw(database: Database, tmp_path: Path) -> N
 def test_a_stored_draw_that_is_none_is_refused(draw: object) -> None:
     stored = {"group": "small", "search": 1, "seed_root": 1, "draw": draw}
     with pytest.raises((ValueError, StorageError)):
-        Membership.read(stored, "small")
+        Membership.model_validate(stored, strict=True)
 
 
 def test_a_seed_of_the_sampler_that_was_said_is_what_was_said() -> None:

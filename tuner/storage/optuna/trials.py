@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.exceptions import StorageInternalError
@@ -20,19 +20,24 @@ from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    String,
+    Table,
+    or_,
+    select,
+    type_coerce,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
+from tuner.files.plain import Loose
+from tuner.storage.damage import read_rows
+from tuner.storage.dialects import READING
 from tuner.storage.optuna.study_rows import all_studies, user_attributes
-
-READING = "tuner_reading"
-"""Execution option of a connection that will write nothing:
-on SQLite it then holds up nobody who does."""
-
-DURABLE = "tuner_durable"
-"""Execution option of a transaction that is to be on the disk when it is over, whatever becomes of
-the power. SQLite alone leaves that to the system otherwise, which is enough for all that can be
-done again."""
 
 FAILED = "studies and trials could not be read"
 """Said where the database fails; the cause says why."""
@@ -50,6 +55,19 @@ _intermediate: Table = models.TrialIntermediateValueModel.__table__
 _distribution: Callable[[str], BaseDistribution] = functools.lru_cache(maxsize=1024)(
     json_to_distribution
 )
+
+
+class TrialRow(Loose):
+    """A trial as Optuna's table has it."""
+
+    trial_id: int
+    number: int
+    state: Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING"]
+    datetime_start: datetime | None
+    datetime_complete: datetime | None
+
+
+ROWS = TypeAdapter(list[TrialRow])
 
 
 class TrialStorage(RDBStorage):
@@ -103,28 +121,30 @@ class TrialStorage(RDBStorage):
             raise KeyError(models.NOT_FOUND_MSG)
 
 
+def trial_rows(wanted: ColumnElement[bool]) -> Select[Any]:
+    """The wanted rows of Optuna's table, by id, each value as the database has it."""
+    c = _trials.c
+    stored = (c.state, c.datetime_start, c.datetime_complete)
+    raw = (type_coerce(each, String()).label(each.name) for each in stored)
+    return select(c.trial_id, c.number, *raw).where(wanted).order_by(c.trial_id)
+
+
 def bare_trials(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[FrozenTrial]:
     """The wanted trials with their numbers, states and times, by id; nothing else of them."""
-    c = _trials.c
-    query = select(c.trial_id, c.number, c.state, c.datetime_start, c.datetime_complete).where(
-        wanted
-    )
-    for trial_id, number, state, started, completed in connection.execute(
-        query.order_by(c.trial_id)
-    ):
+    for row in read_rows(ROWS, _trials, connection.execute(trial_rows(wanted)).all()):
         yield FrozenTrial(
-            number=number,
-            state=state,
+            number=row.number,
+            state=TrialState[row.state],
             value=None,
             values=None,
-            datetime_start=_local(started),
-            datetime_complete=_local(completed),
+            datetime_start=_local(row.datetime_start),
+            datetime_complete=_local(row.datetime_complete),
             params={},
             distributions={},
             user_attrs={},
             system_attrs={},
             intermediate_values={},
-            trial_id=trial_id,
+            trial_id=row.trial_id,
         )
 
 

@@ -21,15 +21,15 @@ from optuna.distributions import BaseDistribution
 from sqlalchemy import ColumnElement, Connection, Label, Row, func, insert, select, update
 
 from tuner.errors import StudyGoneError
+from tuner.storage.damage import cell, damage_named, read_rows
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.optuna.damage import damage_named
 from tuner.storage.optuna.little_left import little_left_of, write_little_left
 from tuner.storage.queue.budget import budget_columns, until
 from tuner.storage.queue.leased_queue import LeasedQueue
 from tuner.storage.queue.spent_time import SpentTime
-from tuner.storage.records import Attempt, Claim, Counts, LittleLeft, TrialResult
+from tuner.storage.records import ATTEMPTS, Attempt, Claim, Counts, LittleLeft
 from tuner.storage.schema import claims, studies
 
 _SET_ASIDE_BY = "tuner"
@@ -85,7 +85,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         remade = self._made_at is not None and seen.created_at != self._made_at
         if seen.budget is None or remade:
             raise StudyGoneError.of(self._name)
-        with damage_named(self._engine, self._study_id):
+        with damage_named(self._engine, self._study_id), cell("tuner_studies.budget"):
             operator.index(seen.budget)
         asked = until(seen.policy, self._name) is not None
         return Counts(
@@ -267,7 +267,9 @@ class Ledger(LeasedQueue[Claim, Claim]):
             if row is None:
                 return False
             with damage_named(self._engine, self._study_id):
-                optuna_rows.tell(connection, row.trial_id, TrialResult.from_json(row.result))
+                (attempt,) = read_rows(ATTEMPTS, claims, [row])
+                assert attempt.result is not None, "it has finished"
+                optuna_rows.tell(connection, row.trial_id, attempt.result)
             connection.execute(
                 update(claims).where(claims.c.claim_id == row.claim_id).values(told=True)
             )
@@ -294,4 +296,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
             .order_by(claims.c.claim_id)
         )
         with damage_named(self._engine, self._study_id), self._engine.connect() as connection:
-            return tuple(Attempt.of(row) for row in connection.execute(query))
+            found = read_rows(ATTEMPTS, claims, connection.execute(query).all())
+            for each in found:
+                _ = each.result  # read now, while it can be said whose it is
+            return tuple(found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Column, ColumnElement, Connection, select
 
-from tuner.storage.optuna.damage import damage_named
+from tuner.storage.damage import cell, damage_named
 from tuner.storage.queue.device_time import attempt_seconds, device_seconds
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims, verifications
@@ -70,7 +70,8 @@ class EndedTime:
         if new := sorted(each for each in there if (kind, each) not in self._took):
             query = select(key, c.study_id, c.trial_number, c.result).where(key.in_(new))
             for number, study_id, trial_number, text in connection.execute(query):
-                with damage_named(connection.engine, study_id):
+                named = damage_named(connection.engine, study_id)
+                with named, cell(f"{key.table.name}.result", trial_number):
                     recorded = TrialResult.from_json(text).recorded
                 self._took[kind, number] = _Took(
                     work=(study_id, trial_number) if kind == "trial" else f"run {number}",

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Label, Row, func, select, update
 
 from tuner.storage import schema
-from tuner.storage.optuna.trials import DURABLE
+from tuner.storage.dialects import DURABLE
 from tuner.storage.queue.leases import MAX_ATTEMPTS, Leases
 from tuner.storage.queue.roster import log_lost
 from tuner.storage.records import TrialResult, set_aside

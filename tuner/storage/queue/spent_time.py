@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, Row, select
 
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.optuna.damage import damage_named
+from tuner.storage.damage import cell, damage_named
 from tuner.storage.queue.budget import limits_gpu_hours, search_s
 from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.gpu_hours import GpuHours
@@ -62,7 +62,8 @@ class SpentTime:
         if new := sorted(there - self._took.keys()):
             query = select(c.claim_id, c.trial_number, c.result).where(self._finished)
             for row in connection.execute(query.where(c.claim_id.in_(new))):
-                with damage_named(self._engine, self._study_id):
+                named = damage_named(self._engine, self._study_id)
+                with named, cell("tuner_claims.result", row.trial_number):
                     result = TrialResult.from_json(row.result)
                 self._took[row.claim_id] = row.trial_number, device_seconds(result.recorded)
         known = [self._took[claim] for claim in there]
