@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from optuna.trial import TrialState
 from pydantic import Field, TypeAdapter, model_validator
 
 from tuner.config import OBJECTIVES, Value
-from tuner.files.plain import Loose
+from tuner.files.plain import Loose, Strict
 from tuner.record import Recorded
 from tuner.storage.damage import cell
 
@@ -36,15 +36,14 @@ class RunTicket:
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LittleLeft:
+class LittleLeft(Strict):
     """Why a search stopped by itself: how little more runs of what it tried could still save."""
 
-    until: float
+    until: Annotated[float, Field(gt=0, lt=1)]
     """What was asked for (`SearchPolicy.until`)."""
-    at_most: float
+    at_most: Annotated[float, Field(ge=0, lt=1)]
     """What was found, a share of the recommended time."""
-    trials: int
+    trials: Annotated[int, Field(ge=0)]
     """Finished when it was found."""
 
 

@@ -3,7 +3,6 @@ and whatever is killed, no trial is lost."""
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -109,7 +108,7 @@ def test_it_stops_while_workers_train_and_a_killed_supervisor_loses_nothing(benc
     assert set(states) <= {"COMPLETE", "FAIL", "WAITING"}
     (status,) = again.json()["studies"]
     assert status["policy"]["until"] == 0.5
-    assert status["little_left"] == dataclasses.asdict(found)
+    assert status["little_left"] == found.model_dump()
 
 
 @pytest.mark.slow

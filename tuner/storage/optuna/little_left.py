@@ -4,30 +4,15 @@ claim, in the claim's transaction.
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from typing import Annotated, Any
+from typing import Any
 
 from optuna.storages._rdb.models import StudyUserAttributeModel
-from pydantic import Field
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select
 
-from tuner.files.plain import Strict
 from tuner.storage.records import LittleLeft
 
 LITTLE_LEFT = "tuner_little_left"
 _attributes: Table = StudyUserAttributeModel.__table__
-
-
-class StoredLittleLeft(Strict):
-    """The record as others stored or exported it."""
-
-    until: Annotated[float, Field(gt=0, lt=1)]
-    at_most: Annotated[float, Field(ge=0, lt=1)]
-    trials: Annotated[int, Field(ge=0)]
-
-    def as_record(self) -> LittleLeft:
-        return LittleLeft(**self.model_dump())
 
 
 def little_left_of(connection: Connection, study_id: int) -> LittleLeft | None:
@@ -39,7 +24,7 @@ def little_left_of(connection: Connection, study_id: int) -> LittleLeft | None:
     if text is None:
         return None
     try:
-        return StoredLittleLeft.model_validate_json(text, strict=True).as_record()
+        return LittleLeft.model_validate_json(text, strict=True)
     except ValueError:
         return None
 
@@ -49,7 +34,7 @@ def write_little_left(connection: Connection, study_id: int, found: LittleLeft |
     connection.execute(delete(_attributes).where(_mine(study_id)))
     if found is not None:
         values: dict[str, Any] = {"study_id": study_id, "key": LITTLE_LEFT}
-        values["value_json"] = json.dumps(dataclasses.asdict(found))
+        values["value_json"] = found.model_dump_json()
         connection.execute(insert(_attributes).values(values))
 
 

@@ -28,10 +28,9 @@ from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.membership import Membership
 from tuner.spec.ranges import ChoiceValue
 from tuner.storage.code_texts import MOST_BYTES
-from tuner.storage.optuna.little_left import StoredLittleLeft
 from tuner.storage.queue.plans import StoredPlan
-from tuner.storage.records import TrialResult
-from tuner.study.registered_retune import StoredRetune
+from tuner.storage.records import LittleLeft, TrialResult
+from tuner.study.registered_retune import Registered
 
 MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000_000
@@ -182,9 +181,9 @@ class ArchivedStudy(Loose):
     """Absent from files of before there were groups: then it is by itself."""
     policy: PlainTable
     budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
-    little_left: StoredLittleLeft | None = None
+    little_left: LittleLeft | None = None
     """Absent where the search did not stop by itself."""
-    retune: StoredRetune | None = None
+    retune: Registered | None = None
     """Absent where no retune is registered with it."""
     without_result_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Absent where all of its device time came to results."""
