@@ -37,8 +37,7 @@ from tuner.storage.optuna.changed import changed_trials
 from tuner.storage.optuna.private import ATTRIBUTES, DIRECTIONS, STUDIES, TRIALS, as_stored
 from tuner.storage.optuna.schema_version import current_version, wanted_version
 from tuner.storage.optuna.study_notes import names_by_id
-from tuner.storage.optuna.study_rows import user_attributes
-from tuner.storage.optuna.trials import ROWS, trial_rows
+from tuner.storage.optuna.trials import ROWS, trial_rows, user_attributes
 from tuner.storage.orphans import orphaned
 from tuner.storage.queue.epochs import EPOCHS
 from tuner.storage.queue.runs import RUNS

@@ -21,9 +21,9 @@ from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.damage import stored_definition, stored_membership
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.optuna.little_left import write_little_left
 from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
 from tuner.storage.optuna.private import storage_of, study_id_of
+from tuner.storage.optuna.study_notes import write_little_left
 from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.epochs import EpochTable
 from tuner.storage.queue.roster import Roster

@@ -23,10 +23,10 @@ from tuner.spec.space import SearchSpace
 from tuner.storage.code_texts import put_source
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import PREFIX
-from tuner.storage.optuna.little_left import write_little_left
 from tuner.storage.optuna.private import study_id_of
 from tuner.storage.optuna.rows import write_all_attributes
-from tuner.storage.queue.gpu_account import note_without_result
+from tuner.storage.optuna.study_notes import write_little_left
+from tuner.storage.queue.gpu_hours import note_without_result
 from tuner.storage.queue.plans import plan_renamed
 from tuner.storage.queue.runs import recorded_row
 from tuner.storage.records import TrialResult

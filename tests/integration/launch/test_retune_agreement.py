@@ -56,9 +56,6 @@ def test_what_may_be_left_to_gain_is_registered_and_taken_back(
     assert asked(unverified).registered.until == 0.2
     lifted = asked(unverified, policy=PolicyChanges(until=None)).registered
     assert lifted.until is None
-    register_retune(studies[2], lifted)  # as a tuner wrote it that did not know of it
-    stored = unverified.optuna.get_study_user_attrs(studies[2].study_id)["tuner_retune"]
-    assert "until" not in stored
 
 
 def test_what_is_there_is_gone_on_with(studies: list[OpenStudy], unverified: Database) -> None:

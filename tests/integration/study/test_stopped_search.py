@@ -14,7 +14,7 @@ from tests.support.recorded_studies import record_study
 from tests.support.spaces import with_range
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, open_database
-from tuner.storage.optuna.little_left import LITTLE_LEFT
+from tuner.storage.optuna.study_notes import LITTLE_LEFT
 from tuner.storage.records import LittleLeft
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from optuna.storages._rdb.models import StudyModel, StudyUserAttributeModel
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select
 
+from tuner.storage.records import LittleLeft
+
 _studies: Table = StudyModel.__table__
 _attributes: Table = StudyUserAttributeModel.__table__
 
@@ -42,3 +44,31 @@ def write_note(connection: Connection, study_id: int, key: str, text: str) -> No
 
 def _mine(study_id: int, key: str) -> ColumnElement[bool]:
     return (_attributes.c.study_id == study_id) & (_attributes.c.key == key)
+
+
+# That a search stopped by itself, kept with Optuna's own attributes of its study: read with each
+# claim, in the claim's transaction.
+
+
+LITTLE_LEFT = "tuner_little_left"
+
+
+def little_left_of(connection: Connection, study_id: int) -> LittleLeft | None:
+    """Why the search of a study stopped; None where it did not. What another program wrote there
+    and is no such record counts as nothing.
+    """
+    text = read_notes(connection, [study_id], LITTLE_LEFT).get(study_id)
+    if text is None:
+        return None
+    try:
+        return LittleLeft.model_validate_json(text, strict=True)
+    except ValueError:
+        return None
+
+
+def write_little_left(connection: Connection, study_id: int, found: LittleLeft | None) -> None:
+    """Keep the record in the place of what was there; None takes that away."""
+    if found is not None:
+        write_note(connection, study_id, LITTLE_LEFT, found.model_dump_json())
+    else:
+        connection.execute(delete(_attributes).where(_mine(study_id, LITTLE_LEFT)))
