@@ -96,7 +96,6 @@ class Recorded:
     timed_until: float | None = _of(kinds.MOMENT, OverSeeds.MAX, _RUNS | _TIMINGS)
     clock: str | None = _of(kinds.TEXT, kept=_SECTION)
     """Whose clock it was (`spec/program.py`); a record without one is by tuner's."""
-    clock_version: int | None = _of(kinds.COUNT, kept=_SECTION)
     resumed_from_epoch: int | None = _of(kinds.EPOCHS, _MEDIAN, _RUNS | In.NULL)
     timed_earlier: list[Any] | None = _of(kinds.PLAIN_LIST)
     """The parts before an interruption, from taking the device to the last checkpoint used."""

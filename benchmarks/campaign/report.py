@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import readme
 from plan import PLANS, Campaign
-from state import CALLS, DATABASE, NAME, calls_in, modernise, restore
+from state import CALLS, DATABASE, NAME, calls_in, restore
 
 from tuner.report.comparison_files import HEADINGS, cell, write_csv, write_html
 from tuner.report.figures.draw import draw
@@ -155,7 +155,6 @@ def export_state(state: Path, campaign: Campaign, output: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="campaign-") as name:
         if not restore(state / NAME, Path(name)):
             raise SystemExit(f"there is no {state / NAME}; run.py writes it")
-        modernise(Path(name))
         paths = export(Path(name, DATABASE), campaign, output)
         calls = without_command(calls_in(Path(name)))
     (output / CALLS).write_text(calls, encoding="utf-8")

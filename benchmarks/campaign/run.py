@@ -33,7 +33,6 @@ from state import (
     CALLS,
     DATABASE,
     NAME,
-    modernise,
     refuse_to_lose,
     restore,
     restore_exports,
@@ -156,10 +155,9 @@ def main(arguments: Sequence[str] | None = None, *, age_s: float = 0.0) -> None:
     refuse_to_lose(archive, given)
     with tempfile.TemporaryDirectory(prefix="campaign-") as name:
         folder = Path(name)
-        if went_on := restore(given, folder):
-            modernise(folder)
-        else:
-            went_on = restore_exports(options.state, folder, PLANS[options.plan].studies())
+        went_on = restore(given, folder) or restore_exports(
+            options.state, folder, PLANS[options.plan].studies()
+        )
         call = Call(PLANS[options.plan], folder, place, began + 60 * options.minutes)
         print("going on where the last call stopped" if went_on else "beginning", file=sys.stderr)
         where = circumstances(devices[0].model) | {

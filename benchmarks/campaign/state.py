@@ -16,10 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tuner.errors import StorageError, UsageError
-from tuner.storage import schema
+from tuner.errors import UsageError
 from tuner.storage.database import open_database
-from tuner.storage.upgrade import upgrade
 from tuner.storage.url import parse_url
 from tuner.study.archive import read_archive
 from tuner.study.transfer import restore as restore_study
@@ -76,27 +74,6 @@ def restore_exports(state: Path, folder: Path, studies: Sequence[str]) -> bool:
         database.close()
     (folder / CALLS).write_text(calls_in(state), encoding="utf-8")
     return True
-
-
-def modernise(folder: Path) -> None:
-    """Move the restored database in `folder` to this tuner's tables: an older revision of it may have made them.
-
-    Raises:
-        SystemExit: a newer one did.
-    """
-    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as database:
-        # A copy has no workers; those of a call that was killed a moment ago would seem to be at work.
-        database.execute(f"UPDATE {schema.workers.name} SET stopped = 1")
-        database.commit()
-    try:
-        found = upgrade(parse_url(f"sqlite:///{folder / DATABASE}"))
-    except StorageError as error:
-        raise SystemExit(f"the state cannot be used with this revision: {error}") from None
-    if found != schema.SCHEMA_VERSION:
-        print(
-            f"the state's tables were moved from version {found} to {schema.SCHEMA_VERSION}",
-            file=sys.stderr,
-        )
 
 
 def refuse_to_lose(archive: Path, given: Path) -> None:

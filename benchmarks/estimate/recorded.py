@@ -28,7 +28,7 @@ from tuner.study.results import TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tuner" / "estimate" / "recorded_searches.json"
-FOLDERS = ("benchmarks", "notebooks/data", "tests/fixtures/before_the_road")
+FOLDERS = ("benchmarks", "notebooks/data")
 BEGUN = "-begun"
 """A folder of searches that are under way, which nobody looks at before they are done."""
 OF_OTHERS = "botorch"
@@ -63,7 +63,7 @@ def took(archive: Archive) -> list[float]:
 def readable(path: Path) -> Archive | None:
     try:
         return read_archive(path)
-    except Exception:  # noqa: BLE001 - of another kind, as the databases' fixtures
+    except Exception:  # noqa: BLE001 - of another kind
         return None
 
 

@@ -3,7 +3,7 @@
 --
 --   psql --dbname=tuner --file=storage/postgres/roles.sql
 --
--- tuner_owner   owns the tables; for 'tuner db init' and 'tuner db upgrade' only
+-- tuner_owner   owns the tables; for 'tuner db init' only
 -- tuner_worker  launches and works: reads and writes rows, makes and drops nothing
 -- tuner_reader  looks: status, best, dashboard
 --
@@ -53,7 +53,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO tuner_wor
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO tuner_worker;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO tuner_reader;
 
--- Tables that the owner will make, with 'tuner db init' or a later version's 'tuner db upgrade'.
+-- Tables that the owner will make, with 'tuner db init'.
 ALTER DEFAULT PRIVILEGES FOR ROLE tuner_owner IN SCHEMA public
   GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO tuner_worker;
 ALTER DEFAULT PRIVILEGES FOR ROLE tuner_owner IN SCHEMA public

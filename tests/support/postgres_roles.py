@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.paths import REPOSITORY
 from tests.support.postgres_cluster import Cluster
-from tuner.storage.upgrade import initialise
+from tuner.storage.database import initialise
 from tuner.storage.url import parse_url
 
 SQL = REPOSITORY / "storage" / "postgres"

@@ -1,4 +1,4 @@
-"""`tuner db`: making a database ready, looking it over, copying it, moving it to a newer tuner."""
+"""`tuner db`: making a database ready, looking it over, copying it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ import typer
 from tuner.cli.options import Json, Storage, storage_url
 from tuner.cli.output import print_json, say
 
-app = typer.Typer(
-    help="Make the database ready, look it over, back it up, upgrade it.", no_args_is_help=True
-)
+app = typer.Typer(help="Make the database ready, look it over, back it up.", no_args_is_help=True)
 
 
 @app.callback()
 def _root() -> None:
-    """Make the database ready, look it over, back it up, upgrade it."""
+    """Make the database ready, look it over, back it up."""
 
 
 @app.command()
 def init(storage: Storage = None) -> int:
     """Create the tables. A launch does it too, but then its role must be allowed to."""
+    from tuner.storage.database import initialise
     from tuner.storage.schema import SCHEMA_VERSION
-    from tuner.storage.upgrade import initialise
     from tuner.storage.url import absolute, parse_url
 
     address = absolute(parse_url(storage_url(storage)))
@@ -104,22 +102,4 @@ def backup(
     back_up(address, file, overwrite=force)
     size = file.stat().st_size
     say(f"{file} holds {address} as it was when this began ({size / 1e6:.1f} MB)")
-    return 0
-
-
-@app.command()
-def upgrade(storage: Storage = None) -> int:
-    """Move the tables of an older tuner to this one's version.
-    Stop all workers and make a backup first.
-    """
-    from tuner.storage.schema import SCHEMA_VERSION
-    from tuner.storage.upgrade import upgrade as upgrade_database
-    from tuner.storage.url import absolute, parse_url
-
-    address = absolute(parse_url(storage_url(storage)))
-    found = upgrade_database(address)
-    if found == SCHEMA_VERSION:
-        say(f"nothing to do: {address} has version {found} already")
-    else:
-        say(f"{address} moved from version {found} to {SCHEMA_VERSION}")
     return 0

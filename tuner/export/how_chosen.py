@@ -12,10 +12,8 @@ from tuner.verdict.runs_model import Estimate
 from tuner.verdict.same_quality import Answer
 
 
-def how_chosen(picked: Picked, objectives: Sequence[str], clocks_differ: str = "") -> Chosen:
-    """`objectives` are the study's, which name seconds and MQL; `clocks_differ` says so of its
-    times, or is empty.
-    """
+def how_chosen(picked: Picked, objectives: Sequence[str]) -> Chosen:
+    """`objectives` are the study's, which name seconds and MQL."""
     clock, error = objectives
     expected = picked.expected
     return Chosen(
@@ -27,7 +25,7 @@ def how_chosen(picked: Picked, objectives: Sequence[str], clocks_differ: str = "
         recommendation=None
         if picked.answer is None
         else _recommendation(picked.answer, picked.own, objectives),
-        notes=(*(_of_split(n, error) for n in picked.notes), *filter(None, [clocks_differ])),
+        notes=tuple(_of_split(n, error) for n in picked.notes),
     )
 
 

@@ -160,7 +160,7 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
         membership=study.membership,
         searches=found.size,
         pick=picked.pick,
-        chosen=how_chosen(picked, study.definition.objectives, study.results.clocks_differ),
+        chosen=how_chosen(picked, study.definition.objectives),
         verified=None if fresh is None else fresh.as_dict(),
         unverified="" if fresh is None else fresh.without_figures,
         confirmed=_confirmed(study, number),

@@ -4,7 +4,6 @@ them, and what this call says beside it.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -153,7 +152,7 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
         now, notes = agreed(group, there, usual, said, begun=variant.begun)
     if there is None or there.against != now.against:
         searched = reference is not None and not reference.begun
-        now = dataclasses.replace(now, together=2 if searched else 1)
+        now = now.model_copy(update={"together": 2 if searched else 1})
     return Agreement(
         registered=now,
         before=there,

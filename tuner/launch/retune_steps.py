@@ -68,9 +68,7 @@ def confirmation_request(
         if reference is not None:
             asked = dataclasses.replace(asked, against=PREFIX + reference.group)
     now = agreed.registered
-    # What is said of one that was planned before this was registered is told to be of no effect.
-    seeds = request.confirm_seeds or now.confirm_seeds
-    return dataclasses.replace(asked, confirm=True, seeds=seeds, margin=now.margin)
+    return dataclasses.replace(asked, confirm=True, seeds=now.confirm_seeds, margin=now.margin)
 
 
 def ablation_request(

@@ -60,7 +60,6 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "feasible": not results.infeasible if results.limits and results.eligible else None,
         "censored": results.censored,
         "clock": opened.definition.clock.value,
-        "clocks": list(results.clocks),
         "hypervolume": results.hypervolume,
         "reference": results.reference,
         "device_model": seen.device_model,

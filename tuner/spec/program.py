@@ -10,7 +10,6 @@ import hashlib
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -42,14 +41,6 @@ class ClockLabel(StrEnum):
     """`tuner.callbacks.HuggingFaceReport`, inside the program."""
 
 
-CLOCK_VERSIONS: Mapping[ClockLabel, int] = {
-    ClockLabel.PROCESS: 1,
-    ClockLabel.LIGHTNING: 1,
-    ClockLabel.HUGGINGFACE: 1,
-}
-"""Of the clocks of programs; tuner's own says its version itself (`training/clock.py`)."""
-
-
 def _word(text: str) -> str:
     if "\0" in text:
         raise ValueError("holds a zero byte, which no argument of a program can")
@@ -77,7 +68,6 @@ class Program(ProgramTable):
 
     folder: Label
     """Where the study file lay."""
-    clock_version: Annotated[int, Field(ge=1, le=1_000_000)]
 
     @staticmethod
     def of(table: ProgramTable, folder: Path) -> Program:
@@ -85,24 +75,11 @@ class Program(ProgramTable):
         return Program(
             **table.model_dump(),
             folder=str(folder),
-            clock_version=CLOCK_VERSIONS[ClockLabel(table.clock)],
         )
 
     @property
     def label(self) -> ClockLabel:
         return ClockLabel(self.clock)
-
-    def refuse_other_clock(self, study: str) -> None:
-        """Raises UsageError where this tuner has another version of its clock than `study`, whose
-        times would not compare any more.
-        """
-        here = CLOCK_VERSIONS[self.label]
-        if here != self.clock_version:
-            raise UsageError(
-                f"study {study!r} is timed by version {self.clock_version} of the clock "
-                f"{self.clock}, and this tuner has version {here}; work at it with the tuner that "
-                "made it, or start another study with --study NAME"
-            )
 
     def comparable(self) -> dict[str, object]:
         """What identifies it: not the folder that it happens to lie in."""

@@ -4,29 +4,64 @@ how full, and whether what it holds agrees with itself.
 
 from __future__ import annotations
 
+import functools
+import itertools
+import json
+import operator
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Select, func, select, text
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+from sqlalchemy import Connection, Engine, Row, Select, Table, func, select, text
 
+from tuner.errors import StorageError
+from tuner.spec.membership import ATTRIBUTE as MEMBERSHIP
+from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema
+from tuner.storage.damage import (
+    DamagedRowError,
+    cell,
+    read_rows,
+    stored_definition,
+    stored_membership,
+)
 from tuner.storage.database import reachable
+from tuner.storage.database_clock import database_now
 from tuner.storage.dialects import of
-from tuner.storage.integrity import Level, damaged, faults
-from tuner.storage.optuna.private import SCRIPTS, TRIALS, as_stored
-from tuner.storage.schema import claims
+from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.optuna.changed import changed_trials
+from tuner.storage.optuna.private import ATTRIBUTES, DIRECTIONS, STUDIES, TRIALS, as_stored
+from tuner.storage.optuna.schema_version import current_version, wanted_version
+from tuner.storage.optuna.study_notes import names_by_id
+from tuner.storage.optuna.trials import ROWS, trial_rows, user_attributes
+from tuner.storage.orphans import orphaned
+from tuner.storage.queue.epochs import EPOCHS
+from tuner.storage.queue.runs import RUNS
+from tuner.storage.records import ATTEMPTS
+from tuner.storage.schema import claims, epochs, studies, verifications
 from tuner.storage.url import DatabaseUrl
 
 SECOND_LOOK_S = 1.0
 """Between two looks: what a worker is just doing is no fault, and gone by the second."""
 
+_Damage = tuple[str, str]
+"""The name of a study, and a sentence that says what of it cannot be read."""
 _SHOWN = 5
 _LINES = 20
+
+Level = Literal["error", "notice"]
+"""An error is not right, a notice passes by itself."""
+Faults = dict[str, tuple[Level, set[str]]]
+"""By the sentence that says what it is, of `n` things, which are `which`."""
+
+OF_OURS = TRIALS.c.study_id.in_(select(studies.c.study_id))
+CLAIMED = select(claims.c.trial_id).where(claims.c.trial_id.is_not(None))
+HELD = CLAIMED.where(claims.c.state.in_(["running", "finished"]))
+RESULTS = select(claims.c.study_id, claims.c.trial_number).where(claims.c.state == "finished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +106,8 @@ def check_database(address: DatabaseUrl) -> DatabaseReport:
             there = schema.exists(connection)
             version = schema.version_of(connection)
             server = _server(connection)
-            lacking = schema.lacking(connection) if version == schema.SCHEMA_VERSION else []
-            optuna_version = MigrationContext.configure(connection).get_current_revision()
-        expected_optuna = ScriptDirectory(SCRIPTS).get_current_head() or ""
+        optuna_version, expected_optuna = current_version(engine), wanted_version() or ""
         findings = list(_of_versions(there, version, optuna_version, expected_optuna))
-        findings += [Finding("error", line) for line in lacking]
         counts = {}
         if not findings:
             counts = _counts(engine)
@@ -107,9 +139,8 @@ def _of_versions(
             "them",
         )
         return
-    mismatch = schema.describe_mismatch(version)
-    if mismatch is not None:
-        yield Finding("error", mismatch)
+    if (problem := schema.mismatch(version)) is not None:
+        yield Finding("error", f"this database {problem}")
     if optuna != expected_optuna:
         yield Finding(
             "error",
@@ -131,7 +162,7 @@ def _counts(engine: Engine) -> dict[str, int]:
         }
         by_claim = select(claims.c.state, func.count()).group_by(claims.c.state)
         found |= {f"claims_{state}": number for state, number in connection.execute(by_claim).all()}
-        ours = TRIALS.c.study_id.in_(select(schema.studies.c.study_id))
+        ours = TRIALS.c.study_id.in_(select(studies.c.study_id))
         by_trial = select(as_stored(TRIALS.c.state), func.count()).where(ours)
         by_trial = by_trial.group_by(TRIALS.c.state)
         found |= {
@@ -143,7 +174,7 @@ def _counts(engine: Engine) -> dict[str, int]:
 
 def _integrity(engine: Engine) -> list[Finding]:
     first = faults(engine)
-    findings = [*_quick_check(engine), *_damage(engine)]
+    findings = [*_quick_check(engine), *_damaged(engine)]
     if not any(found for _, found in first.values()):
         return findings
     time.sleep(SECOND_LOOK_S)
@@ -159,15 +190,22 @@ def _integrity(engine: Engine) -> list[Finding]:
     return findings
 
 
-def _damage(engine: Engine) -> Iterable[Finding]:
-    """What cannot be read, a line each; of a study that is all damaged the first lines."""
-    shown: Counter[int] = Counter()
-    for each in damaged(engine):
-        shown[each.study_id] += 1
-        if shown[each.study_id] <= _LINES:
-            yield Finding("error", each.described)
-        elif shown[each.study_id] == _LINES + 1:
-            yield Finding("error", f"{each.study}: more of it is damaged than these {_LINES} lines")
+def _damaged(engine: Engine) -> Iterator[Finding]:
+    """What cannot be read, a line for each record; of a study that is all damaged the first
+    lines. A trial that is found to be changed, and can be restored, is told once.
+    """
+    shown: Counter[str] = Counter()
+    with engine.connect() as connection:
+        ours = set(connection.execute(select(studies.c.study_id)).scalars())
+        names = {id_: name for id_, name in names_by_id(connection).items() if id_ in ours}
+        changed = {(each.study_id, each.number) for each in changed_trials(connection)}
+        found = _damaged_studies(connection, names), _damaged_rows(connection, names, changed)
+        for name, what in dict.fromkeys(itertools.chain(*found)):
+            shown[name] += 1
+            if shown[name] <= _LINES:
+                yield Finding("error", what)
+            elif shown[name] == _LINES + 1:
+                yield Finding("error", f"{name}: more of it is damaged than these {_LINES} lines")
 
 
 def _quick_check(engine: Engine) -> Iterable[Finding]:
@@ -185,3 +223,201 @@ def _quick_check(engine: Engine) -> Iterable[Finding]:
 def _number(connection: Connection, query: Select[Any]) -> int:
     number: int = connection.execute(query).scalar_one()
     return number
+
+
+def _damaged_studies(connection: Connection, names: Mapping[int, str]) -> Iterator[_Damage]:
+    """What each study is, how it is searched, of which group it is, and its budget."""
+    s = studies.c
+    for row in connection.execute(select(studies).where(s.study_id.in_(names))).all():
+        name = names[row.study_id]
+        yield from _told(name, stored_definition, name, row.definition)
+        yield from _told(name, SearchPolicy.from_json, row.policy, name)
+        place = (user_attributes(connection, row.study_id) or {}).get(MEMBERSHIP)
+        yield from _told(name, stored_membership, name, place)
+        yield from _told(name, _budget, row.budget)
+    d = DIRECTIONS.c
+    query = select(d.study_id, as_stored(d.direction)).where(d.study_id.in_(names))
+    for study_id, direction in connection.execute(query):
+        yield from _told(names[study_id], _direction, direction)
+
+
+def _damaged_rows(
+    connection: Connection, names: Mapping[int, str], changed: Container[tuple[int, int]]
+) -> Iterator[_Damage]:
+    """Claims, epochs, verification runs, and Optuna's trials."""
+    for study_id, name in names.items():
+        for table, read in _READS:
+            mine = table.c.study_id == study_id
+            query = select(table).where(mine) if table is not TRIALS else trial_rows(mine)
+            rows = connection.execute(query).all()
+            try:
+                read(rows)
+            except DamagedRowError:
+                for row in rows:  # one by one
+                    if table is not TRIALS or (study_id, row.number) not in changed:
+                        yield from _told(name, read, [row])
+    a = ATTRIBUTES.c
+    both = ATTRIBUTES.join(TRIALS, a.trial_id == TRIALS.c.trial_id)
+    query = select(TRIALS.c.study_id, TRIALS.c.number, a.key, a.value_json).select_from(both)
+    for study_id, number, key, stored in connection.execute(query.where(OF_OURS)):
+        yield from _told(names.get(study_id, ""), _attribute, number, key, stored)
+
+
+def _told(name: str, read: Callable[..., object], *given: Any) -> Iterator[_Damage]:
+    """The study and the sentence where `read` finds damage."""
+    try:
+        read(*given)
+    except DamagedRowError as error:
+        yield name, f"{name}{error.of_study}"
+    except StorageError as error:
+        yield name, str(error)
+
+
+def _budget(stored: Any) -> None:
+    with cell("tuner_studies.budget"):
+        operator.index(stored)
+
+
+def _direction(stored: Any) -> None:
+    with cell("study_directions.direction"):
+        StudyDirection[stored]
+
+
+def _attribute(number: int, key: str, stored: Any) -> None:
+    with cell(f"trial_system_attributes.value_json ({key})", number):
+        json.loads(stored)
+
+
+def _attempts(rows: Sequence[Row[Any]]) -> None:
+    for each in read_rows(ATTEMPTS, claims, rows):
+        _ = each.result
+
+
+_READS: tuple[tuple[Table, Callable[[Sequence[Row[Any]]], object]], ...] = (
+    (claims, _attempts),
+    (epochs, functools.partial(read_rows, EPOCHS, epochs)),
+    (verifications, functools.partial(read_rows, RUNS, verifications)),
+    (TRIALS, functools.partial(read_rows, ROWS, TRIALS)),
+)
+
+
+def faults(engine: Engine) -> Faults:
+    """Every kind of fault, with the trials, runs or studies that have it now."""
+    with engine.connect() as connection:
+        rows = connection.execute(select(STUDIES)).all()
+        reader = _Reader(connection, {row.study_id: row.study_name for row in rows})
+        return (
+            _of_trials(reader)
+            | _of_claims(reader)
+            | _of_verification_runs(reader)
+            | _of_studies(reader)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Says of rows what they are, with the names of their studies."""
+
+    connection: Connection
+    names: Mapping[int, str]
+
+    def trial(self, study: int, number: int | None) -> str:
+        name = self.names.get(study, f"study {study}")
+        return f"{name} trial {'?' if number is None else number}"
+
+    def trials(self, query: Select[Any]) -> set[str]:
+        """Of rows (study, number)."""
+        rows = self.connection.execute(query).all()
+        return {self.trial(study, number) for study, number in rows}
+
+    def runs(self, query: Select[Any]) -> set[str]:
+        """Of rows (study, number, seed)."""
+        rows = self.connection.execute(query).all()
+        return {f"{self.trial(study, number)} seed {seed}" for study, number, seed in rows}
+
+
+def _of_trials(reader: _Reader) -> Faults:
+    there = optuna_rows.has_study(claims.c.study_id)
+    untold = RESULTS.where(there & claims.c.told.is_(False))
+    number = select(TRIALS.c.study_id, TRIALS.c.number)
+    stray = optuna_rows.strays(None, HELD, CLAIMED)
+    orphans = number.where(OF_OURS & stray)
+    others = number.where(
+        OF_OURS & TRIALS.c.trial_id.not_in(HELD) & (TRIALS.c.state != TrialState.WAITING) & ~stray
+    )
+    changed = {
+        f"{reader.trial(each.study_id, each.number)}: {each.what}"
+        for each in changed_trials(reader.connection)
+    }
+    return {
+        "results that Optuna was not told yet: {n} ({which}); the next worker or launch tells it": (
+            "error",
+            reader.trials(untold),
+        ),
+        "trials that run for nobody: {n} ({which}); the next worker or launch takes them back": (
+            "error",
+            reader.trials(orphans),
+        ),
+        "trials that other programs changed in Optuna's tables: {n} ({which}); tuner goes by "
+        "its own record, and 'tuner db check --repair' restores it there": ("error", changed),
+        "trials that other programs made or ended: {n} ({which}); tuner ignores them": (
+            "notice",
+            reader.trials(others),
+        ),
+    }
+
+
+def _of_claims(reader: _Reader) -> Faults:
+    there = optuna_rows.has_study(claims.c.study_id)
+    row_of = select(TRIALS.c.trial_id).where(TRIALS.c.trial_id == claims.c.trial_id).exists()
+    gone = RESULTS.where(there & ~row_of)
+    twice = RESULTS.group_by(claims.c.study_id, claims.c.trial_number).having(func.count() > 1)
+    overdue = select(claims.c.study_id, claims.c.trial_number).where(
+        (claims.c.state == "running") & (claims.c.leased_until < database_now())
+    )
+    return {
+        "results of trials that are not there: {n} ({which}); 'tuner db check --repair' puts "
+        "the trials back": ("error", reader.trials(gone)),
+        "trials with two results: {n} ({which})": ("error", reader.trials(twice)),
+        "leases that ran out: {n} ({which}); the next worker or launch takes the trials back": (
+            "notice",
+            reader.trials(overdue),
+        ),
+    }
+
+
+def _of_verification_runs(reader: _Reader) -> Faults:
+    v = verifications.c
+    runs = select(v.study_id, v.trial_number, v.seed)
+    nobodys = (
+        v.token.is_(None) | v.worker.is_(None) | v.leased_until.is_(None) | v.claimed_at.is_(None)
+    )
+    for_nobody = runs.where((v.state == "running") & nobodys)
+    of_nothing = runs.where((v.state == "finished") & v.result.is_(None))
+    configured = (TRIALS.c.study_id == v.study_id) & (TRIALS.c.number == v.trial_number)
+    there = v.study_id.in_(select(STUDIES.c.study_id))
+    gone = runs.where(there & ~select(TRIALS.c.trial_id).where(configured).exists())
+    overdue = runs.where((v.state == "running") & (v.leased_until < database_now()))
+    return {
+        "verification runs that run for nobody: {n} ({which})": ("error", reader.runs(for_nobody)),
+        "finished verification runs without a result: {n} ({which})": (
+            "error",
+            reader.runs(of_nothing),
+        ),
+        "verification runs of trials that are not there: {n} ({which})": (
+            "error",
+            reader.runs(gone),
+        ),
+        "leases of verification runs that ran out: {n} ({which}); the next 'tuner verify' "
+        "takes the runs back": ("notice", reader.runs(overdue)),
+    }
+
+
+def _of_studies(reader: _Reader) -> Faults:
+    return {
+        "studies that were deleted by other means than tuner: {n} ({which}); 'tuner db check "
+        "--repair' writes what is left of them to files and removes it": (
+            "notice",
+            {each.described for each in orphaned(reader.connection)},
+        ),
+    }

@@ -13,21 +13,106 @@ from typing import Any
 import filelock
 import optuna
 from optuna.storages import RDBStorage
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
-from tuner.storage.connection_errors import in_one_line
 from tuner.storage.dialects import CONNECT_TIMEOUT_S
+from tuner.storage.migrations import baseline
 from tuner.storage.optuna.schema_version import versions_in_plain_sql
 from tuner.storage.optuna.trials import TrialStorage
+from tuner.storage.remedies import remedy_where_refused
 from tuner.storage.retry import persistently
-from tuner.storage.sqlite import SQLITE_TIMEOUT_S, begin_on_sqlite, sqlite_connector
-from tuner.storage.sqlite_file import prepare_sqlite_file
+from tuner.storage.sqlite import (
+    SQLITE_TIMEOUT_S,
+    begin_on_sqlite,
+    prepare_sqlite_file,
+    sqlite_connector,
+)
 from tuner.storage.url import DatabaseUrl, require_name
 
+# Why a database cannot be opened, in one line for a person.
+
+
+@contextmanager
+def in_one_line(address: DatabaseUrl) -> Iterator[None]:
+    """Raises StorageError where the database at `address` cannot be opened meanwhile."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise StorageError(_sentence(address, error)) from None
+    except ModuleNotFoundError as error:
+        raise StorageError(
+            f"cannot open the database {address}: its driver is not installed; run: pip install "
+            f"{error.name}"
+        ) from None
+    except UnicodeDecodeError:  # what SQLite says of a damaged file quotes it
+        raise StorageError(
+            f"cannot open the database {address}: it is damaged; check that the file is an SQLite "
+            "database, or restore a backup"
+        ) from None
+    except (TypeError, ValueError) as error:
+        if not address.url.query:
+            raise
+        # Drivers take the URL's options as arguments of a function.
+        raise StorageError(
+            f"cannot open the database {address}: {_first_line(error)}; check the options after "
+            "the '?'"
+        ) from None
+    except NoSuchModuleError:
+        raise StorageError(
+            f"cannot open the database {address}: there is no such driver; name none, as in "
+            "postgresql://USER@HOST/DATABASE"
+        ) from None
+    except (SQLAlchemyError, ImportError, RuntimeError) as error:
+        raise StorageError(
+            f"cannot open the database {address}: {_cause(address, error)}"
+        ) from None
+
+
+def _sentence(address: DatabaseUrl, error: DBAPIError) -> str:
+    """One line for a person: what failed, where, and what to check. Never the password."""
+    cause = _cause(address, error.orig or error)
+    if "invalid connection option" in cause or "invalid port number" in cause:
+        remedy = "correct the URL"
+    elif (refused := remedy_where_refused(cause)) is not None:
+        remedy = refused
+    elif "too many c" in cause or "connection slots" in cause:
+        remedy = (
+            "let it serve more (max_connections: one for each worker, two for each launch; "
+            "docs/databases.md), or stop some workers"
+        )
+    elif "password" in cause or "authentication" in cause.lower():
+        remedy = "check the user and the password (TUNER_STORAGE, or a PGPASSFILE)"
+    elif "does not exist" in cause:
+        remedy = "create the database first (createdb), or correct the name"
+    elif address.is_sqlite:
+        remedy = "check that the file is an SQLite database in a writable folder with free space"
+    else:
+        remedy = "check that the server runs and that host and port are right"
+    return f"cannot open the database {address}: {cause}; {remedy}"
+
+
+def _cause(address: DatabaseUrl, error: BaseException) -> str:
+    return address.masked(_first_line(error))
+
+
+def _first_line(error: BaseException) -> str:
+    said = getattr(getattr(error, "diag", None), "message_primary", None)
+    if said:  # PostgreSQL's own sentence, without the statement and a pointer into it
+        return str(said)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # libpq prefixes each attempt with the address; the last such line names the cause.
+    causes = [line for line in lines if "FATAL" in line or "refused" in line or "translate" in line]
+    return (causes or lines or [type(error).__name__])[-1].rstrip(".")
+
+
 _log = logging.getLogger(__name__)
+
+VERSION_TABLES = ("tuner_schema", "version_info", "alembic_version")
+"""What says which version the tables have: ours, and Optuna's two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +139,7 @@ def open_database(address: DatabaseUrl, *, create: bool = True, retry_s: float =
     it was there.
 
     Raises:
-        StorageError: it cannot be reached, opened or written.
+        StorageError: it cannot be reached, opened or written, or another version of tuner made it.
         EmptyDatabaseError: with `create=False`, when it holds no studies yet.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -85,11 +170,52 @@ def _open(address: DatabaseUrl, *, create: bool) -> Database:
         event.listen(storage.engine, "connect", functools.partial(_begin_with, at_connect))
         storage.engine.dispose()  # the connections that Optuna has opened meanwhile
     with storage.engine.begin() as connection:
-        if create:
-            schema.create(connection)
-        else:
-            schema.check_version(connection)
+        found = schema.version_of(connection)
+        if found is None and create:
+            baseline(connection)
+        elif problem := schema.mismatch(found):
+            raise StorageError(f"{address} {problem}")
     return Database(address, storage)
+
+
+def initialise(address: DatabaseUrl) -> bool:
+    """Create all tables. False when they were there already.
+
+    Raises:
+        StorageError: the database cannot be reached or written, or holds tables of another version.
+    """
+    there = _is_initialised(address)
+    open_database(address).close()
+    with reachable(address) as engine, engine.begin() as connection:
+        _seal_versions(connection)
+    return not there
+
+
+def _is_initialised(address: DatabaseUrl) -> bool:
+    if address.is_sqlite and not address.sqlite_path.exists():
+        return False
+    with reachable(address) as engine, engine.connect() as connection:
+        return schema.version_of(connection) is not None
+
+
+def _seal_versions(connection: Connection) -> None:
+    """Let nobody but the owner change what says which version the tables have; roles that may write
+    get the rest.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    writers = text(
+        "SELECT DISTINCT table_name, grantee FROM information_schema.role_table_grants "
+        "WHERE table_schema = current_schema() AND table_name = ANY(:tables) AND grantor = "
+        "current_user "
+        "AND grantee <> current_user AND privilege_type <> 'SELECT'"
+    )
+    quote = connection.dialect.identifier_preparer.quote
+    for table, grantee in connection.execute(writers, {"tables": list(VERSION_TABLES)}).all():
+        role = grantee if grantee == "PUBLIC" else quote(grantee)
+        connection.execute(
+            text(f"REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {quote(table)} FROM {role}")
+        )
 
 
 def _require_tables(address: DatabaseUrl) -> None:

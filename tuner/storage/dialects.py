@@ -19,6 +19,15 @@ for broken."""
 IDLE_TRANSACTION_TIMEOUT_S = 30.0
 """The server ends a transaction whose client does nothing for this long: it may be frozen, and
 holds locks."""
+READING = "tuner_reading"
+"""Execution option of a connection that will write nothing:
+on SQLite it then holds up nobody who does."""
+
+DURABLE = "tuner_durable"
+"""Execution option of a transaction that is to be on the disk when it is over, whatever becomes of
+the power. SQLite alone leaves that to the system otherwise, which is enough for all that can be
+done again."""
+
 LOCK_TIMEOUT_S = 60.0
 """A statement that waits longer for a lock fails, to be tried again."""
 _LIBPQ_DRIVERS = ("psycopg", "psycopg2")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from optuna.trial import TrialState
-from pydantic import Field
+from pydantic import Field, TypeAdapter, model_validator
 
 from tuner.config import OBJECTIVES, Value
 from tuner.files.plain import Loose
 from tuner.record import Recorded
+from tuner.storage.damage import cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class TrialResult:
         """What `to_json` gave.
 
         Raises:
-            ValueError: it is no result of ours; what is wrong in its record is left out.
+            ValueError: it is no result of ours, or says that the trial is complete and lacks
+                values. What is wrong in its record is left out.
         """
         told = _Told.model_validate_json(text, strict=True)
         return TrialResult(
@@ -102,19 +105,6 @@ class TrialResult:
         )
 
 
-def whole_result(text: str) -> TrialResult:
-    """The stored result of a trial.
-
-    Raises:
-        ValueError: it is no result of ours, or says that the trial is complete and lacks values.
-    """
-    result = TrialResult.from_json(text)
-    number = len(result.values or ())
-    if result.state == TrialState.COMPLETE and number != len(OBJECTIVES):
-        raise ValueError(f"it is complete, and has {number} values, not {len(OBJECTIVES)}")
-    return result
-
-
 class _Told(Loose):
     """A result as somebody stored it."""
 
@@ -124,9 +114,15 @@ class _Told(Loose):
     constraints: dict[str, float] = Field(default_factory=dict)
     params: dict[str, Value] | None = None
 
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        number = len(self.values or ())
+        if self.state == "COMPLETE" and number != len(OBJECTIVES):
+            raise ValueError(f"it is complete, and has {number} values, not {len(OBJECTIVES)}")
+        return self
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+
+class Attempt(Loose):
     """One worker's go at a trial. `claimed_at` is in seconds since 1970, on the database's clock.
 
     `state` is running, finished (its result counts), returned (handed back) or lost (its lease ran
@@ -134,24 +130,29 @@ class Attempt:
     """
 
     claim_id: int
+    trial_id: int
+    trial_number: int
     worker: str
-    state: str
+    state: Literal["running", "finished", "returned", "lost"]
     claimed_at: float
-    result: TrialResult | None
+    told: bool
+    """Whether Optuna was told the result."""
+    text: str | None = Field(alias="result")
+
+    @functools.cached_property
+    def result(self) -> TrialResult | None:
+        """Raises DamagedRowError where it is none of ours, or a finished trial has none."""
+        if self.text is None and self.state != "finished":
+            return None
+        with cell("tuner_claims.result", self.trial_number):
+            return TrialResult.from_json(self.text or "")
 
     @property
     def late(self) -> bool:
         return self.result is not None and self.state != "finished"
 
-    @staticmethod
-    def of(row: Any) -> Attempt:
-        """That of a claim's row.
 
-        Raises:
-            ValueError: its result is none of ours.
-        """
-        result = TrialResult.from_json(row.result) if row.result is not None else None
-        return Attempt(row.claim_id, row.worker, row.state, row.claimed_at, result)
+ATTEMPTS = TypeAdapter(list[Attempt])
 
 
 def set_aside(lost: int) -> TrialResult:

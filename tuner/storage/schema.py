@@ -29,15 +29,11 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     delete,
-    insert,
     inspect,
     select,
 )
 
-from tuner.errors import StorageError
-
-SCHEMA_VERSION = 4
-_UPGRADE = "stop all workers and run: tuner db upgrade"
+SCHEMA_VERSION = 1
 
 metadata = MetaData()
 
@@ -50,7 +46,7 @@ studies = Table(
     Column("definition", Text, nullable=False),
     Column("definition_hash", String(64), nullable=False),
     Column("budget", Integer, nullable=False),
-    Column("policy", Text),  # JSON: how the study is searched; NULL in older ones
+    Column("policy", Text, nullable=False),  # JSON: how the study is searched
     Column("device_model", String(200)),
     Column("created_at", Double, nullable=False),
 )
@@ -179,20 +175,6 @@ backend_choices = Table(
 )
 
 
-def create(connection: Connection) -> None:
-    """Create what is missing (to be called under the initialisation lock).
-
-    Raises:
-        StorageError: there are tables of another version; nothing is added to them.
-    """
-    found = version_of(connection)
-    if found is not None:
-        check_version(connection)
-    metadata.create_all(connection)
-    if found is None:
-        connection.execute(insert(schema).values(version=SCHEMA_VERSION))
-
-
 def forget_study(connection: Connection, study_id: int) -> None:
     """Delete all rows of a study from our tables."""
     for table in (studies, claims, epochs, workers, verifications, backend_choices):
@@ -202,30 +184,6 @@ def forget_study(connection: Connection, study_id: int) -> None:
 def exists(connection: Connection) -> bool:
     """True when our tables are there."""
     return inspect(connection).has_table(schema.name)
-
-
-def lacking(connection: Connection) -> list[str]:
-    """What our tables lack that they were made with, each with the way to have it again."""
-    found = inspect(connection)
-    there = set(found.get_table_names())
-    lines = []
-    for table in metadata.sorted_tables:
-        if table.name not in there:
-            lines.append(
-                f"the table {table.name} is missing; restore a backup, or make an empty one: tuner "
-                "db init"
-            )
-            continue
-        columns = {column["name"] for column in found.get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in columns:
-                kind = column.type.compile(connection.dialect)
-                lines.append(
-                    f"the table {table.name} lacks the column {column.name}; restore a backup, or "
-                    "add it: "
-                    f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
-                )
-    return lines
 
 
 def version_of(connection: Connection) -> int | None:
@@ -239,37 +197,15 @@ def version_of(connection: Connection) -> int | None:
     )
 
 
-def check_version(connection: Connection) -> None:
-    """Refuse tables of another version.
-
-    Raises:
-        StorageError: the tables were written by an older or a newer tuner.
-    """
-    require_version(version_of(connection))
-
-
-def require_version(found: int | None) -> None:
-    """Raises StorageError where `found` is not the version of this tuner's tables."""
-    problem = describe_mismatch(found)
-    if problem is not None:
-        raise StorageError(problem)
-
-
-def describe_mismatch(found: int | None) -> str | None:
-    """What is wrong with tables of version `found`,
-    and the remedy; None when they are of this tuner's.
+def mismatch(found: int | None) -> str | None:
+    """What is wrong with tables of version `found`, and the remedy, after the name of their
+    database; None when they are of this tuner's.
     """
     if found == SCHEMA_VERSION:
         return None
     if found is None:
-        return "the creation of the tuner tables was cut short; run: tuner db init"
-    age, remedy = (
-        ("newer", "upgrade tuner on this machine")
-        if found > SCHEMA_VERSION
-        else ("older", _UPGRADE)
-    )
+        return "lacks some of the tuner tables, whose creation was cut short; run: tuner db init"
     return (
-        f"the database's tuner tables have version {found}, this tuner works with "
-        f"{SCHEMA_VERSION}: "
-        f"they are {age}; {remedy}"
+        "was made by another version of tuner; export its studies with the version that made it "
+        "(tuner study export), then import them here"
     )

@@ -45,7 +45,6 @@ def with_code(
         PrivateFolderError: others could have changed what this user trusts.
     """
     if (program := OwnProgram.of(opened.definition)) is not None:
-        program.program.refuse_other_clock(opened.name)
         _refuse_program_elsewhere(opened, program)
         _refuse_untrusted_program(opened, program, trust=trust or program.sha256 in trusted)
         _refuse_other_program(opened, program)

@@ -74,7 +74,7 @@ def create_bare(
         study_name=name, storage=database.optuna, directions=list(_DIRECTIONS)
     )
     study.set_user_attr(_MARK, definition.identity())
-    study.set_user_attr(MEMBERSHIP, membership.as_dict())
+    study.set_user_attr(MEMBERSHIP, membership.model_dump())
     study.set_user_attr("variant", definition.variant)
     study.set_user_attr("task", definition.task_name)
     with warnings.catch_warnings():

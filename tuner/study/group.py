@@ -108,7 +108,7 @@ def memberships(database: Database) -> dict[str, Membership]:
     found = {}
     for name, attributes in attributes_of_studies(database).items():
         try:
-            found[name] = Membership.read(attributes.get(MEMBERSHIP), name)
+            found[name] = Membership.model_validate(attributes.get(MEMBERSHIP), strict=True)
         except ValueError:
             continue
     return found

@@ -13,13 +13,14 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
+from tuner.files.plain import explained
 from tuner.search.history import configuration
 from tuner.search.suggest import suggest
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.damage import stored_definition, stored_membership
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.optuna.damage import damage_named
 from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
 from tuner.storage.optuna.private import storage_of, study_id_of
 from tuner.storage.queue.claims import Ledger
@@ -29,7 +30,6 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import Claim
 from tuner.storage.schema import studies
 from tuner.study.create import MEMBERSHIP, create_study, leftover
-from tuner.study.own_row import stored_definition, stored_membership
 from tuner.study.same_definition import refuse_if_different
 
 DEFAULT_TRIALS = 50
@@ -259,10 +259,14 @@ def open_study(database: Database, name: str) -> OpenStudy:
     space = stored.space
     own = OwnTrials(database.engine, study_id, name, made_at, space.stored(), space.complete)
     try:
-        with damage_named(database.engine, study_id):
-            study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
+        study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
     except KeyError:
         raise StudyGoneError.of(name) from None
+    except LookupError as error:  # which is Optuna's own word on its enumeration
+        raise StorageError(
+            f"study {name!r} cannot be read: study_directions.direction: {explained(error)}; "
+            "restore it from a backup"
+        ) from None
     return OpenStudy(
         name=name,
         made_at=made_at,

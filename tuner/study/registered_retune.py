@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -31,21 +31,20 @@ TRIALS_BEFORE_ROUNDS = 200
 comes to as many trainings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """What a retune is."""
+class Registered(Strict):
+    """What a retune is, as it is stored in a database or in an exported study."""
 
-    against: str | None = None
+    against: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """The reference, as it was named; None where the variant is held against its default alone."""
-    searches: int = SEARCHES
-    trials: int | None = TRIALS
+    searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)] = SEARCHES
+    trials: Annotated[int, Field(ge=1, le=MANY)] | None = TRIALS
     """Of each search; None: as many as the budget buys."""
-    budget_s: float | None = None
+    budget_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds on devices for searches and re-evaluation of all variants together."""
-    margin: float = MARGIN
-    confirm_seeds: int | None = CONFIRMATION_SEEDS
-    """Of the confirmation; None of a retune that was registered before this was."""
-    together: int = 1
+    margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)] = MARGIN
+    confirm_seeds: Annotated[int, Field(ge=1, le=MANY)] = CONFIRMATION_SEEDS
+    """Of the confirmation."""
+    together: Annotated[int, Field(ge=1, le=2)] = 1
     """How many variants are retuned, and share the budget: the reference is one of them where it
     had no confirmation yet."""
     finished: bool = False
@@ -65,7 +64,7 @@ class Registered:
             "trials": f"--trials {NONE if self.trials is None else self.trials}",
             "budget_s": f"--budget {budget}",
             "margin": f"--margin {in_percent(self.margin)}",
-            "confirm_seeds": f"--confirm-seeds {self.confirm_seeds or CONFIRMATION_SEEDS}",
+            "confirm_seeds": f"--confirm-seeds {self.confirm_seeds}",
         }
 
 
@@ -83,7 +82,7 @@ class SaidOfRetune:
     def over(self, there: Registered) -> Registered:
         """`there` with what was said in its place."""
         names = [each.name for each in dataclasses.fields(self) if self.says(each.name)]
-        return dataclasses.replace(there, **{name: getattr(self, name) for name in names})
+        return there.model_copy(update={name: getattr(self, name) for name in names})
 
     def says(self, field: str) -> bool:
         """Whether a setting was named."""
@@ -109,11 +108,8 @@ def agreed(
     if there is None:
         new = said.over(usual)
         if new.budget_s is not None and said.trials is None:  # as many as it buys
-            new = dataclasses.replace(new, trials=None)
+            new = new.model_copy(update={"trials": None})
         return new, []
-    if begun and there.confirm_seeds is None:
-        # Planned with what was said then, which nobody registered: its plan keeps that.
-        said = dataclasses.replace(said, confirm_seeds=None)
     now = said.over(there)
     was, is_, plain = there.flags(), now.flags(), usual.flags()
     changed = [field for field in was if was[field] != is_[field]]
@@ -140,7 +136,7 @@ def agreed(
     ]
     if kept:
         lines.append(f"the retune of {name} keeps {' '.join(kept)}")
-    return dataclasses.replace(now, finished=there.finished and not changed), lines
+    return now.model_copy(update={"finished": there.finished and not changed}), lines
 
 
 def _bought(field: str, now: Registered) -> bool:
@@ -150,30 +146,6 @@ def _bought(field: str, now: Registered) -> bool:
 
 _SHARED = ("against", "searches")
 """What a budget was shared by."""
-
-
-class StoredRetune(Strict):
-    """A retune as others stored it, in a database or in an exported study."""
-
-    against: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)]
-    trials: Annotated[int, Field(ge=1, le=MANY)] | None = None
-    budget_s: Annotated[float, Field(gt=0)] | None = None
-    margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)]
-    confirm_seeds: Annotated[int, Field(ge=1, le=MANY)] | None = None
-    together: Annotated[int, Field(ge=1, le=2)] = 1
-    finished: bool = False
-
-    def as_record(self) -> Registered:
-        return Registered(**self.model_dump())
-
-
-def plain_retune(retune: Registered) -> dict[str, Any]:
-    """As it is stored. What came later than others, and nobody has said, is left out."""
-    plain = dataclasses.asdict(retune)
-    if plain["confirm_seeds"] is None:
-        del plain["confirm_seeds"]
-    return plain
 
 
 def registered_in(database: Database, study: str) -> Registered | None:
@@ -186,7 +158,7 @@ def registered_in(database: Database, study: str) -> Registered | None:
     if stored is None:
         return None
     try:
-        return StoredRetune.model_validate(stored, strict=True).as_record()
+        return Registered.model_validate(stored, strict=True)
     except ValueError as error:
         raise StorageError(
             f"the retune that is registered with study {study!r} cannot be read "
@@ -196,4 +168,4 @@ def registered_in(database: Database, study: str) -> Registered | None:
 
 def register_retune(study: OpenStudy, retune: Registered) -> None:
     """Register it with a study."""
-    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain_retune(retune))
+    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, retune.model_dump())

@@ -10,10 +10,10 @@ from optuna.trial import TrialState
 from sqlalchemy import Connection, insert, select
 
 from tuner.errors import TunerError
+from tuner.storage.damage import cell, damage_named
 from tuner.storage.database import Database, open_database
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.changed import changed_trials, restore
-from tuner.storage.optuna.damage import damage_named
 from tuner.storage.optuna.private import TRIALS
 from tuner.storage.optuna.study_notes import names_by_id
 from tuner.storage.orphans import orphaned, remove, save
@@ -75,9 +75,9 @@ def _put_back(database: Database, opened: OpenStudy) -> list[str]:
         mine = (c.study_id == opened.study_id) & (c.state == "finished") & ~row
         query = select(c.trial_id, c.trial_number, c.result).where(mine).order_by(c.trial_number)
         for trial_id, number, text in connection.execute(query).all():
-            done.append(
-                _made_again(connection, opened, trial_id, number, TrialResult.from_json(text))
-            )
+            with cell("tuner_claims.result", number):
+                result = TrialResult.from_json(text)
+            done.append(_made_again(connection, opened, trial_id, number, result))
     return done
 
 

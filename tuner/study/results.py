@@ -19,25 +19,17 @@ from tuner.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.record import Recorded
 from tuner.spec.objectives import limits_in_words, violations
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.optuna.damage import damage_named
 from tuner.study.configurations import configurations
 from tuner.study.open import OpenStudy
 from tuner.study.trial_record import TrialRecord
 
 __all__ = [
-    "FIRST_CLOCK",
     "StudyResults",
     "TrialRecord",
-    "clock_of",
-    "clocks_in_words",
     "judged",
     "read_results",
     "record_of",
 ]
-
-FIRST_CLOCK = 1
-"""The version of the clock before records named it."""
-
 
 _NO_LIMITS = SearchPolicy()
 
@@ -118,17 +110,6 @@ class StudyResults:
         return bool(there) and not any(each.converged for each in there)
 
     @property
-    def clocks(self) -> tuple[int, ...]:
-        """Versions of the clock that timed the trials which the front is made of."""
-        trials = (trial for each in self.eligible for trial in each.each_trial)
-        return tuple(sorted({clock_of(trial.recorded) for trial in trials}))
-
-    @property
-    def clocks_differ(self) -> str:
-        """Where it was not one and the same: a sentence that says so; empty where it was."""
-        return clocks_in_words(self.clocks)
-
-    @property
     def front(self) -> tuple[TrialRecord, ...]:
         """The non-dominated configurations, fastest first."""
         eligible = self.eligible
@@ -162,22 +143,6 @@ class StudyResults:
         return sum(record.state in states for record in self.records)
 
 
-def clock_of(recorded: Recorded) -> int:
-    """The version of the clock that timed it: the first one where it names none."""
-    return recorded.clock_version or FIRST_CLOCK
-
-
-def clocks_in_words(clocks: Iterable[int]) -> str:
-    """That times are of several versions of the clock; empty where they are of one."""
-    versions = [str(version) for version in clocks]
-    if len(versions) <= 1:
-        return ""
-    return (
-        f"Times on this front are of versions {' and '.join(versions)} of the clock, "
-        "which differ for that alone (docs/the-clock.md)."
-    )
-
-
 def read_results(opened: OpenStudy) -> StudyResults:
     """Read the study's trials from the database.
 
@@ -186,8 +151,7 @@ def read_results(opened: OpenStudy) -> StudyResults:
     """
     policy, objectives = opened.policy(), opened.definition.objectives
     trials = opened.optuna.get_trials(deepcopy=False)
-    with damage_named(opened.database.engine, opened.study_id):
-        return judged((record_of(trial, objectives) for trial in trials), objectives, policy)
+    return judged((record_of(trial, objectives) for trial in trials), objectives, policy)
 
 
 def judged(

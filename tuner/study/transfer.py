@@ -25,7 +25,7 @@ from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import PREFIX
 from tuner.storage.optuna.private import study_id_of
 from tuner.storage.optuna.rows import write_all_attributes
-from tuner.storage.queue.gpu_account import note_without_result
+from tuner.storage.queue.gpu_hours import note_without_result
 from tuner.storage.queue.plans import plan_renamed
 from tuner.storage.queue.runs import recorded_row
 from tuner.storage.records import TrialResult
@@ -34,7 +34,7 @@ from tuner.study.archive import Archive, archive_of
 from tuner.study.create import UNFINISHED, create_bare, register
 from tuner.study.group import members_of, memberships
 from tuner.study.open import OpenStudy, list_studies, open_study
-from tuner.study.registered_retune import RETUNE, plain_retune
+from tuner.study.registered_retune import RETUNE
 from tuner.study.results import TrialRecord
 from tuner.study.trust import mark_untrusted, untrusted_origin
 
@@ -83,8 +83,8 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
                 put_source(database.engine, Path(location).name, code.encode())
         if archive.retune is not None and name == archive.name:
             # Whether all of it is here, the retune finds out.
-            retune = dataclasses.replace(archive.retune, finished=False)
-            study.set_user_attr(RETUNE, plain_retune(retune))
+            retune = archive.retune.model_copy(update={"finished": False})
+            study.set_user_attr(RETUNE, retune.model_dump())
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 

@@ -9,15 +9,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-VERSION = 2
-"""Of what the clock counts and how it is counted: times of two versions differ for that alone.
-
-1: until then; a record without a version has this one.
-2: the best weights are kept in one copy, the next epoch's permutation is drawn while the device
-still works on this epoch, an epoch begins and is validated with fewer launches, and the state
-between two epochs is copied more rarely, which left caches and clocks of the device another way.
-"""
-
 
 @dataclass(slots=True)
 class Clock:

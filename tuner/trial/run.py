@@ -28,14 +28,56 @@ from tuner.storage.records import TrialResult
 from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
-from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.pool import EnginePool
+from tuner.training.naive_forecasts import score_baselines
 from tuner.trial.device_turn import alone_on
 from tuner.trial.job import on_device
 from tuner.trial.provenance import git_revision, versions
-from tuner.trial.scores import with_baselines, with_scores
 from tuner.trial.time_left import TimeLeft
 from tuner.trial.valued import valued
+
+# How good a trial's forecasts are, as it is recorded.
+
+
+def objective_mql(evaluation: Evaluation, definition: StudyDefinition) -> tuple[float, float]:
+    """Test and validation MQL of the task's objective series, else the means over all forecasts:
+    the two rank configurations of the same thing.
+    """
+    return evaluation.of_series(definition.task.get("objective_series"))
+
+
+def with_scores(
+    recorded: Recorded, evaluation: Evaluation, definition: StudyDefinition
+) -> Recorded:
+    """With how good the forecasts are."""
+    series = definition.task.get("objective_series")
+    test_mql, val_mql = objective_mql(evaluation, definition)
+    return dataclasses.replace(
+        recorded,
+        test_mql=test_mql,
+        val_mql=val_mql,
+        test_mql_mean=evaluation.test_mql_mean,
+        series_test_mql=evaluation.test_mql,
+        series_val_mql=evaluation.val_mql,
+        column_test_mql=evaluation.test_columns,
+        column_val_mql=evaluation.val_columns,
+        block_test_mql={
+            str(number): scores.by_series[series] if series else scores.mean
+            for number, scores in evaluation.test_blocks.items()
+        },
+    )
+
+
+def with_baselines(
+    recorded: Recorded, data: DeviceData, definition: StudyDefinition, windows: TestWindows
+) -> Recorded:
+    """With what needs no network: the default configuration says it for all of its study."""
+    test: dict[str, float] = {}
+    val: dict[str, float] = {}
+    for each in score_baselines(data, windows=windows):
+        test[each.name], val[each.name] = objective_mql(each.evaluation, definition)
+    return dataclasses.replace(recorded, baseline_test_mql=test, baseline_val_mql=val)
+
 
 StopCheck = Callable[[], StopReason | None]
 
@@ -212,7 +254,6 @@ def _recorded(
         versions=versions(),
         git_revision=git_revision(),
         clock=ClockLabel.TUNER.value,
-        clock_version=CLOCK_VERSION,
         timed_from=result.timed_from,
         timed_until=result.timed_until,
         resumed_from_epoch=result.resumed_from or None,

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,24 +24,106 @@ from optuna.trial import TrialState
 
 from tuner.config import StopReason
 from tuner.data.windows import DeviceData
+from tuner.devices import Gpu
 from tuner.files.durable import read_regular, write_durably
 from tuner.files.meaning import In
+from tuner.models.own_modules import EditedError, keep_to_file
+from tuner.record import Recorded, names_in
+from tuner.spec.definition import StudyDefinition
 from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult
+from tuner.study.over_runs import over_runs
 from tuner.training import EpochRecord
 from tuner.training.checkpoint import CheckpointFiles
-from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.choose import identifying_backend
+from tuner.training.engines.measure import what_auto_means
 from tuner.training.engines.pool import EnginePool
+from tuner.trial.device_turn import alone_on
 from tuner.trial.job import TrialJob
-from tuner.trial.kept_code import keep_to_code
-from tuner.trial.measured_backend import with_backend
-from tuner.trial.over_seeds import combined
 from tuner.trial.program.kept_folder import KeptFolder
 from tuner.trial.program.run_program import run_program
 from tuner.trial.run import run_config, run_trial, windows_of
+from tuner.trial.survival import TrainerLostError
 from tuner.trial.time_left import TimeLeft
 from tuner.version import __version__
+
+# A process trains a study with the class and the term that it began with, also where somebody
+# edits their files meanwhile.
+
+
+def keep_to_code(definition: StudyDefinition) -> None:
+    """To be called before a study's network is built.
+
+    Raises:
+        TrainerLostError: a file is not what the study was made with, so that each trial would fail.
+        UsageError: it cannot be imported, or read.
+    """
+    if definition.files is not None and (problem := definition.files.problem()):
+        raise TrainerLostError(problem)
+    loss = definition.training.loss
+    try:
+        keep_to_file(definition.architecture.model, definition.model_source)
+        if loss is not None:
+            keep_to_file(loss.term, definition.loss_source)
+    except EditedError as error:
+        raise TrainerLostError(str(error)) from None
+
+
+# What `auto` means for a job whose backend is to be measured, before any of its trainings.
+
+
+def with_backend(job: TrialJob, data: DeviceData, left: TimeLeft) -> TrialJob | None:
+    """The job with the backend that all runs of its sizes have in this study; None where it was to
+    stop before that was measured.
+
+    Measured once, alone on the device and before any clock runs; the job's `on_backend` is told.
+
+    Raises:
+        UsageError: an architecture that cannot be built.
+    """
+    if job.backend is not None or not isinstance(job.device, Gpu):
+        return job
+    config = run_config(job.definition, job.hyperparameters, 0)
+    data = data.seeing(job.hyperparameters.input_size)
+    with alone_on(job.device, job.should_stop, job.on_phase, left) as held:
+        if not held:
+            return None
+        job.on_phase("set-up")
+        choice = what_auto_means(config, data)
+    return job if choice is None else dataclasses.replace(job, backend=job.on_backend(choice))
+
+
+# A trial's result from those of its seeds: what each thing comes to over all of them.
+
+
+def combined(results: Sequence[TrialResult], seeds: int) -> TrialResult:
+    """A trial's result from those of its seeds: values and figures are medians over the seeds.
+
+    Where one did not complete, it is the last, and the trial's outcome is its outcome.
+    """
+    if seeds == 1:
+        return results[0]
+    last = results[-1]
+    runs = [_of_a_run(run.recorded) for run in results]
+    if last.state is not TrialState.COMPLETE:
+        return dataclasses.replace(last, recorded=dataclasses.replace(last.recorded, runs=runs))
+    values = [
+        statistics.median(each) for each in zip(*(run.values or () for run in results), strict=True)
+    ]
+    cut = next((run for run in results if not run.recorded.converged), last)
+    recorded = dataclasses.replace(
+        over_runs([run.recorded for run in results]),
+        stopped_by=cut.recorded.stopped_by,
+        runs=runs,
+    )
+    return dataclasses.replace(last, values=tuple(values), recorded=recorded)
+
+
+def _of_a_run(recorded: Recorded) -> dict[str, Any]:
+    """What is kept of each seed's run, where a trial has several."""
+    flat = recorded.to_flat()
+    return {name: flat[name] for name in names_in(In.RUNS) if name in flat}
+
 
 TIMED = (TrialState.COMPLETE, TrialState.PRUNED)
 """Results that depend on the clock: a contaminated one of these is run again."""
@@ -218,7 +301,6 @@ class _OfOneSeed:
         return whole | {
             "configuration": hashlib.sha256(text.encode()).hexdigest(),
             "backend": identifying_backend(config, data.shapes, data.minimum.device).value,
-            "clock": CLOCK_VERSION,
             "torch": torch.__version__,
         }
 

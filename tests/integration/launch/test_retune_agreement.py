@@ -196,7 +196,7 @@ def test_exported_it_goes_on_in_another_database_as_it_was_registered(
     studies: list[OpenStudy], unverified: Database, tmp_path: Path
 ) -> None:
     there = Registered(against="original", searches=2, trials=None, budget_s=840.0, together=2)
-    register_retune(studies[2], dataclasses.replace(there, finished=True))
+    register_retune(studies[2], there.model_copy(update={"finished": True}))
     elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
     for each in studies:
         write_archive(archive_of(each), tmp_path / "study.json.gz")
@@ -238,7 +238,7 @@ def test_two_calls_at_once_run_what_is_registered_and_who_lost_is_told(
 
     def planned(*_: object) -> Outcome:
         there = registered_in(unverified, "demo-rmsnorm")
-        finished = dataclasses.replace(first, finished=True)
+        finished = first.model_copy(update={"finished": True})
         for late, what in ((stale, finished), (dataclasses.replace(stale, before=there), first)):
             with pytest.raises(RegistrationChangedError):
                 register(late, studies[2], what)
@@ -256,7 +256,7 @@ def test_two_calls_at_once_run_what_is_registered_and_who_lost_is_told(
         confirm_seeds=4,
     )
     found = retune.run(request)
-    assert found.registered == dataclasses.replace(first, confirm_seeds=9)
+    assert found.registered == first.model_copy(update={"confirm_seeds": 9})
     assert registered_in(unverified, "demo-rmsnorm") == found.registered
     assert {run.plan["seeds"] for run in studies[2].verifications.runs()} == {9}
     assert [line for line in found.notes if "another call" in line] == [

@@ -80,13 +80,6 @@ def test_the_study_files_travel_in_the_wheel(unpacked: Path) -> None:
     assert (unpacked / "tuner" / "py.typed").is_file()
 
 
-def test_the_scripts_that_upgrade_a_database_travel_in_the_wheel(unpacked: Path) -> None:
-    scripts = "tuner/storage/migrations/versions"
-    shipped = {path.name for path in (unpacked / scripts).glob("*.py")}
-    assert shipped == {path.name for path in (REPOSITORY / scripts).glob("*.py")}
-    assert "version_2.py" in shipped
-
-
 def test_the_installed_command_knows_its_variants_in_any_folder(
     unpacked: Path, tmp_path: Path
 ) -> None:

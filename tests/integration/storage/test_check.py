@@ -208,7 +208,7 @@ def run(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_init_check_and_upgrade_on_the_command_line(
+def test_init_and_check_on_the_command_line(
     database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--storage", database_url)
@@ -225,16 +225,13 @@ def test_init_check_and_upgrade_on_the_command_line(
     assert capsys.readouterr().out.endswith("everything agrees\n")
     assert run("check", "--json", *options) == 0
     assert json.loads(capsys.readouterr().out)["healthy"] is True
-    assert run("upgrade", *options) == 0
-    assert "nothing to do" in capsys.readouterr().out
 
 
 def test_a_database_that_is_not_there_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in ("check", "upgrade"):
-        assert run(command, "--storage", f"sqlite:///{tmp_path}/none.db") == 1
-        said = capsys.readouterr()
-        assert (said.out, said.err.count("\n")) == ("", 1)
-        assert "there is no database" in said.err
+    assert run("check", "--storage", f"sqlite:///{tmp_path}/none.db") == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "there is no database" in said.err
     assert list(tmp_path.iterdir()) == []

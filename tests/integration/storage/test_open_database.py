@@ -10,8 +10,10 @@ from sqlalchemy import func, inspect, select, update
 
 from tests.support.concurrency import at_once
 from tests.support.postgres_cluster import PASSWORD, Cluster
+from tuner.cli.main import main
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
+from tuner.storage.check import check_database
 from tuner.storage.database import Database, open_database
 from tuner.storage.database_clock import database_now
 from tuner.storage.remedies import in_one_sentence
@@ -71,13 +73,26 @@ def test_an_empty_database_is_not_created_by_looking(postgres: Cluster, tmp_path
         ).fetchone() == (0,)
 
 
-@pytest.mark.parametrize(("version", "word"), [(99, "newer; upgrade"), (0, "older")])
-def test_tables_of_another_version_are_refused(database: Database, version: int, word: str) -> None:
+@pytest.mark.parametrize("version", [0, 4])
+def test_tables_of_another_version_are_refused(
+    database: Database,
+    version: int,
+    capsys: pytest.CaptureFixture[str],
+    database_url: str,
+) -> None:
     with database.engine.begin() as connection:
         connection.execute(update(schema.schema).values(version=version))
+    other = "was made by another version of tuner; export its studies with the version that made it"
     for create in (True, False):
-        with pytest.raises(StorageError, match=word):
+        with pytest.raises(StorageError, match=other):
             open_database(database.address, create=create)
+    (finding,) = check_database(database.address).findings
+    assert other in finding.what
+    with pytest.raises(SystemExit) as ended:
+        main(["status", "--storage", database_url])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (1, "")
+    assert other in said.err.splitlines()[-1]  # a password in a URL is warned of first
 
 
 def test_the_clock_is_the_databases_own_in_seconds_since_1970(database: Database) -> None:

@@ -8,13 +8,12 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import optuna_dashboard
 import psycopg
 import pytest
 from psycopg import errors, sql
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from tests.support.postgres_cluster import PASSWORD, Cluster
@@ -25,8 +24,7 @@ from tuner.errors import StorageError
 from tuner.report.dashboard.server import make_dashboard
 from tuner.storage import schema
 from tuner.storage.check import check_database
-from tuner.storage.database import open_database
-from tuner.storage.upgrade import VERSION_TABLES, initialise, upgrade
+from tuner.storage.database import VERSION_TABLES, initialise, open_database
 from tuner.storage.url import parse_url
 
 STUDY = "demo-rmsnorm"
@@ -166,30 +164,6 @@ def test_neither_worker_nor_reader_makes_the_tables(roles: ThreeRoles) -> None:
             StorageError, match=r"(permission denied|read-only).*; .* 'tuner db init'"
         ):
             open_database(address)
-    roles.cluster.empty_database(name)
-
-
-def test_an_upgrade_is_the_owners_and_keeps_everybodys_rights(roles: ThreeRoles) -> None:
-    """Also where the tables were there before the roles, made by somebody else."""
-    name = roles.cluster.create_database()
-    old = Path(__file__).parent / "version-1" / "postgresql.sql"
-    roles.cluster.psql(name, old)
-    roles.cluster.psql(name, SQL / "roles.sql")
-
-    def url(role: str) -> str:
-        return roles.cluster.url(name, user=f"tuner_{role}", password=roles.password(role))
-
-    with pytest.raises(StorageError, match=r"must be owner of table .*; this role may not do that"):
-        upgrade(parse_url(url("worker")))
-    assert upgrade(parse_url(url("owner"))) == 1
-    database = open_database(parse_url(url("worker")))
-    with database.engine.begin() as connection:
-        connection.execute(text("UPDATE tuner_epochs SET repeat = 0"))
-    database.close()
-    database = open_database(parse_url(url("reader")), create=False)
-    with database.engine.connect() as connection:
-        assert connection.execute(text("SELECT count(*) FROM tuner_epochs")).scalar_one() == 12
-    database.close()
     roles.cluster.empty_database(name)
 
 

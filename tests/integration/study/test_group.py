@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.concurrency import at_once
-from tests.support.groups import THREE, from_before, launch, names
+from tests.support.groups import THREE, launch, names
 from tests.support.in_process_worker import DEVICE, RESULT
 from tests.support.small_study import definition
 from tuner.errors import UsageError
@@ -79,15 +79,15 @@ def test_a_later_launch_keeps_the_size_and_may_be_about_fewer(database: Database
     assert names(launch(database)) == THREE
 
 
-def test_a_study_of_before_is_the_first_search_when_its_group_grows(database: Database) -> None:
+def test_a_study_is_the_first_search_when_its_group_grows(database: Database) -> None:
     asked = definition(seeds_per_trial=2)
     (made,) = launch(database, asked=asked, trials=7, policy={"seed": 3, "max_mql": 0.9})
-    old = from_before(made.study)
-    assert old.membership == Membership(group="small", search=1, seed_root=None)
+    alone = made.study.membership
+    assert alone == Membership(group="small", search=1, seed_root=root_of("small"))
     assert names(launch(database)) == ["small"]
     first, *new = launch(database, searches=3)
     assert names([first, *new]) == THREE
-    assert first.study.membership == old.membership
+    assert first.study.membership == alone
     assert (
         "small grows from 1 to 3 searches; new ones begin with the settings of small" in first.notes
     )
@@ -97,22 +97,6 @@ def test_a_study_of_before_is_the_first_search_when_its_group_grows(database: Da
         assert each.study.ledger.counts().budget == 7
         assert each.study.membership.seed_root == root_of(each.study.name)
         assert each.changed == {}
-    jobs = fill([first.study, new[0].study])
-    roots = {job.study: job.seed_root for job in jobs}
-    assert roots == {"small": None, "small-2": root_of("small-2")}
-
-
-def test_what_a_study_of_before_began_goes_on_with_its_seeds(database: Database) -> None:
-    (made,) = launch(database, trials=2)
-    old = from_before(made.study)
-    handed_back: list[int | None] = []
-
-    def run(job: TrialJob) -> TrialResult | None:
-        handed_back.append(job.seed_root)
-        return None if len(handed_back) == 1 else RESULT
-
-    Worker([old], DEVICE, run, name="ann").run()
-    assert handed_back == [None] * 3
 
 
 def test_a_growth_that_was_cut_short_is_finished_with_the_same_settings(

@@ -81,7 +81,7 @@ def test_its_clock_is_said_wherever_its_times_are(place: Place) -> None:
     assert status_of(place.program)["clock"] == "process"
     assert status_of(place.network)["clock"] == "tuner"
     (trial, _) = place.program.optuna.get_trials(states=(TrialState.COMPLETE,))
-    assert (trial.user_attrs["clock"], trial.user_attrs["clock_version"]) == ("process", 1)
+    assert trial.user_attrs["clock"] == "process"
     figure = draw("front", [snapshot(place.program)])
     assert "clock process: a program's lines" in figure.layout.xaxis.title.text
 
@@ -187,19 +187,6 @@ def test_a_worker_refuses_another_program_than_the_studys(
             with_code(place.program)
     finally:
         away.rename(place.folder / "program")
-
-
-def test_a_worker_with_another_version_of_the_clock_is_refused(place: Place) -> None:
-    program = place.program.definition.program
-    assert program is not None
-    of_before = dataclasses.replace(
-        place.program.definition, program=program.model_copy(update={"clock_version": 7})
-    )
-    with pytest.raises(
-        UsageError,
-        match=r"by version 7 of the clock process, and this tuner has version 1; .*--study NAME",
-    ):
-        with_code(dataclasses.replace(place.program, definition=of_before), trust=True)
 
 
 @pytest.mark.parametrize(

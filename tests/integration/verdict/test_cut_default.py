@@ -30,7 +30,7 @@ from tuner.study.archive import Archive, archive_of
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
-from tuner.trial.over_seeds import combined
+from tuner.trial.seeds_and_reruns import combined
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.confirmation import confirmation_of

@@ -18,7 +18,7 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume
-from tuner.trial.program import program_reader
+from tuner.trial.program import program_process
 from tuner.trial.seeds_and_reruns import run_job
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
@@ -58,7 +58,7 @@ if fault == "honest":
 def test_each_ends_its_trial_with_its_reason_and_the_worker_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_reader, "PRINTED_BYTES", 32 << 20)
+    monkeypatch.setattr(program_process, "PRINTED_BYTES", 32 << 20)
     study = write_program(tmp_path / "program", BROKEN, "silence_s = 0.5")
     began = time.monotonic()
     with closing(open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))) as database:

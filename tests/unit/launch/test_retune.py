@@ -32,7 +32,7 @@ def agreed(
     """Of rmsnorm against original, whose confirmation may have `begun`."""
     other = Searched(word="original", group="etth-original", begun=begun) if reference else None
     return Agreement(
-        registered=Registered(together=together, **registered),  # type: ignore[arg-type]
+        registered=Registered(together=together, **registered),
         before=None,
         variant=Searched(word="rmsnorm", group="etth-rmsnorm", begun=False),
         reference=other,

@@ -13,7 +13,7 @@ from tuner.errors import UsageError
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.definition_differences import changed_files, differences
 from tuner.spec.study_file import load_study_file
-from tuner.trial.kept_code import keep_to_code
+from tuner.trial.seeds_and_reruns import keep_to_code
 from tuner.trial.survival import TrainerLostError
 
 WEIGHTS = 'files = ["gpt2/*.safetensors"]'

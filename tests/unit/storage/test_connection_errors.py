@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from tuner.errors import StorageError
-from tuner.storage.connection_errors import in_one_line
+from tuner.storage.database import in_one_line
 from tuner.storage.url import parse_url
 
 

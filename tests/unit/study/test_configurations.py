@@ -220,11 +220,6 @@ def test_the_default_is_one_configuration_also_where_only_one_trial_says_so() ->
     assert (later.number, later.runs, later.is_default) == (0, 2, True)
 
 
-def test_clocks_are_of_every_run() -> None:
-    old, new = (trial(n, D, (5.0, 1.0), clock_version=n) for n in (1, 2))
-    assert study(old, new).clocks == (1, 2)
-
-
 def test_figures_draw_configurations() -> None:
     series = front_series(REPEATED, "s")
     assert list(series.points) == [(10.0, 1.0), (4.0, 1.02), (20.0, 0.98), MEDIANS]

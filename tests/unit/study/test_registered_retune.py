@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.study.registered_retune import (
     Registered,
     SaidOfRetune,
-    StoredRetune,
     agreed,
-    plain_retune,
 )
 
 WAS = Registered(against="original", searches=3, trials=100, margin=0.02, together=2)
@@ -101,18 +98,8 @@ def test_the_seeds_of_its_confirmation_are_kept_and_fixed_once_it_has_begun() ->
         now(first, begun=True, confirm_seeds=40)
 
 
-def test_where_nobody_registered_them_what_is_planned_stands() -> None:
-    """A retune of before: what its runs were planned with is in their plan."""
-    before = dataclasses.replace(WAS, confirm_seeds=None)
-    assert now(before, begun=True, confirm_seeds=5)[0] == before
-    assert now(before, confirm_seeds=5)[0].confirm_seeds == 5
-    assert "confirm_seeds" not in plain_retune(before)
-    stored = StoredRetune.model_validate(plain_retune(before), strict=True)
-    assert stored.as_record() == before
-
-
 def test_the_usual_seeds_are_registered_as_well_and_refused_where_others_are_said() -> None:
-    stored = StoredRetune.model_validate(plain_retune(now(None)[0]), strict=True).as_record()
+    stored = Registered.model_validate(now(None)[0].model_dump(), strict=True)
     assert stored.confirm_seeds == CONFIRMATION_SEEDS
     with pytest.raises(UsageError, match=f"registered with --confirm-seeds {CONFIRMATION_SEEDS}"):
         now(stored, begun=True, confirm_seeds=30)

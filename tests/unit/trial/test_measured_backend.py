@@ -13,9 +13,8 @@ from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import Gpu, exclusive
 from tuner.devices.backend_choice import BackendChoice
-from tuner.trial import measured_backend
-from tuner.trial.measured_backend import with_backend
-from tuner.trial.seeds_and_reruns import run_job
+from tuner.trial import seeds_and_reruns
+from tuner.trial.seeds_and_reruns import run_job, with_backend
 from tuner.trial.time_left import TimeLeft
 
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA Example", number=0)
@@ -42,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
         configs.append(config)
         return MINE
 
-    monkeypatch.setattr(measured_backend, "what_auto_means", measure)
+    monkeypatch.setattr(seeds_and_reruns, "what_auto_means", measure)
     return configs
 
 

@@ -25,7 +25,6 @@ from tuner.devices import CpuCores, Gpu, Observation
 from tuner.record import Recorded
 from tuner.spec.seeds import seed_of_trial
 from tuner.training import Evaluation, FitResult, evaluate, fit
-from tuner.training.clock import VERSION
 from tuner.training.engines import choose as backends
 from tuner.training.engines.pool import EnginePool
 from tuner.trial import run as objective
@@ -147,17 +146,6 @@ def test_a_checkpoints_identity_tells_trials_studies_and_device_models_apart(
     assert identity(job_of(**change)) != identity(job_of())
     # Other cores of the same model run on the same clock.
     assert identity(job_of(device=CpuCores((1,)))) == identity(job_of())
-
-
-def test_a_checkpoint_belongs_to_its_clock_whose_version_is_recorded(
-    data: DeviceData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    of_now = runs._OfOneSeed(job_of(), data, 0, 7)._identity()
-    monkeypatch.setattr(runs, "CLOCK_VERSION", VERSION + 1)
-    of_later = runs._OfOneSeed(job_of(), data, 0, 7)._identity()
-    assert {key for key in of_now if of_now[key] != of_later[key]} == {"clock"}
-    done = present(run_job(job_of(reruns=0), {"0" * 64: data}))
-    assert done.recorded.clock_version == VERSION
 
 
 def test_a_checkpoint_of_captured_graphs_for_want_of_a_compiler_is_not_continued_by_fused_kernels(

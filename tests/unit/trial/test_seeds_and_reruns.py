@@ -19,8 +19,7 @@ from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord
 from tuner.trial import seeds_and_reruns as runs
 from tuner.trial.job import TrialJob
-from tuner.trial.over_seeds import combined
-from tuner.trial.seeds_and_reruns import cleanest, run_job
+from tuner.trial.seeds_and_reruns import cleanest, combined, run_job
 
 Script = Sequence[TrialResult | None]
 

@@ -196,7 +196,6 @@ def _figures(
             [front],
             title="Front and default",
             censored=results.censored,
-            clocks_differ=bool(results.clocks_differ),
             clock=clock,
             error=error,
         ),

@@ -70,7 +70,6 @@ def _front(studies: Studies, title: str) -> go.Figure:
         ],
         title=title,
         censored=all(study.results.censored for study in studies),
-        clocks_differ=len({clock for study in studies for clock in study.results.clocks}) > 1,
         clock=clock,
         error=error,
     )

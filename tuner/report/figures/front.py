@@ -73,7 +73,6 @@ def pareto_figure(
     *,
     title: str = "",
     censored: bool = False,
-    clocks_differ: bool = False,
     clock: str = "time to convergence (s)",
     error: str = "test MQL",
 ) -> go.Figure:
@@ -103,8 +102,7 @@ def pareto_figure(
     figure = finish(
         figure,
         title=title,
-        x=("time to a limit, not to convergence (s)" if censored else clock)
-        + (", by several versions of the clock" if clocks_differ else ""),
+        x="time to a limit, not to convergence (s)" if censored else clock,
         y=error,
     )
     if len(series) > MANY:

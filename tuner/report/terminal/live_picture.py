@@ -146,8 +146,6 @@ def _front(look: Look, *, wide: bool, rows: int) -> Iterator[RenderableType]:
         notes.append(f"{len(shown)} of {len(front)} shown")
     if look.results.censored:
         notes.append("nothing converged yet: times are where a limit cut")
-    if look.results.clocks_differ:
-        notes.append("times are of several versions of the clock")
     if notes:
         yield line("; ".join(notes), style="dim")
 

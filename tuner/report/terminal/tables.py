@@ -24,7 +24,7 @@ from tuner.report.terminal.summary_lines import (
 )
 from tuner.spec.objectives import heading
 from tuner.study.open import OpenStudy
-from tuner.study.results import StudyResults, TrialRecord, clocks_in_words, read_results
+from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.verdict.other_clocks import clock_in_words
 
 COLUMNS = {
@@ -139,8 +139,6 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
         for line in (*column_lines(results), *baseline_lines(results)):
             console.print(line, style="yellow" if "loses" in line else "")
         _warn_of_timings(console, results)
-        if results.clocks_differ:
-            console.print(results.clocks_differ, style="yellow")
         if by := clock_in_words(each.definition.clock):
             console.print(f"Times are by {by}.")
         console.print()
@@ -177,8 +175,6 @@ def print_status(
             style="dim",
         )
     for each, status in statuses:
-        if differ := clocks_in_words(status["clocks"]):
-            console.print(f"{each.name}: {differ}", style="yellow")
         for of_hosts in status["hosts_differ"]:
             console.print(f"{each.name}: {of_hosts}", style="yellow")
         if status["all_missed"]:

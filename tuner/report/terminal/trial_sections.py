@@ -21,7 +21,6 @@ from tuner.report.terminal.throughput_lines import busy_in_words, throughput_row
 from tuner.report.trial_detail import TrialDetail, utc
 from tuner.spec.objectives import axis_title
 from tuner.spec.program import ClockLabel
-from tuner.study.results import clock_of
 
 Rows = Iterator[tuple[str, str]]
 WHOLE_S = 10
@@ -167,9 +166,8 @@ def _device(detail: TrialDetail) -> Rows:
         yield "host", recorded.host
     if busy := busy_in_words(recorded):
         yield "busy", busy
-    if recorded.wall_clock_s is not None or recorded.clock_version is not None:
-        label = f"{recorded.clock}, " if recorded.clock not in (None, ClockLabel.TUNER) else ""
-        yield "clock", f"{label}version {clock_of(recorded)}"
+    if recorded.clock not in (None, ClockLabel.TUNER):
+        yield "clock", str(recorded.clock)
     if recorded.contaminated is not None:
         alone = "alone on its device while the clock ran" + _as_far_as_seen(recorded)
         yield (

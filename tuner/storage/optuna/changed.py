@@ -18,7 +18,7 @@ from tuner.config import Value
 from tuner.files.plain import UNREADABLE, excerpt
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.private import as_stored
-from tuner.storage.records import TrialResult, whole_result
+from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims
 
 SHOWN = 3
@@ -67,7 +67,7 @@ def changed_trials(connection: Connection) -> Iterator[Changed]:
         found = _stored(connection, study_id)
         for row in rows:
             try:
-                result = whole_result(row.result)
+                result = TrialResult.from_json(row.result)
             except UNREADABLE:  # the damage is named by who looks for that; this is what differs
                 continue
             trial = found.get(row.trial_id)

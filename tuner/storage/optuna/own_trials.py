@@ -33,10 +33,10 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
 
 from tuner.config import Value
 from tuner.errors import StudyGoneError
-from tuner.storage.optuna.damage import damage_named
+from tuner.storage.damage import cell, damage_named, read_rows
 from tuner.storage.optuna.rows import ENQUEUED, beside_study
 from tuner.storage.optuna.trials import FEW, bare_trials, part_rows, reading
-from tuner.storage.records import TrialResult
+from tuner.storage.records import ATTEMPTS, Attempt
 from tuner.storage.schema import claims, studies
 
 ORIGINS: Mapping[str, type] = {"default": bool, "warm_start": str, "copied_from": str}
@@ -51,8 +51,8 @@ _params: Table = models.TrialParamModel.__table__
 _user_attributes: Table = models.TrialUserAttributeModel.__table__
 _system_attributes: Table = models.TrialSystemAttributeModel.__table__
 
-Claims = dict[int, Any]
-"""Rows of claims by the ids of their trials."""
+Claims = dict[int, Attempt]
+"""By the ids of their trials."""
 Trials = dict[int, FrozenTrial]
 """By id."""
 Complete = Callable[[Mapping[str, Value]], dict[str, Value]]
@@ -158,13 +158,9 @@ class OwnTrials:
         written before.
         """
         c = claims.c
-        columns = (c.claim_id, c.trial_id, c.trial_number, c.state, c.told, c.result)
-        mine = (
-            (c.study_id == self.study_id)
-            & (c.claim_id > self._read_up_to)
-            & c.trial_id.is_not(None)
-        )
-        rows = connection.execute(select(*columns).where(mine).order_by(c.claim_id)).all()
+        mine = (c.study_id == self.study_id) & (c.claim_id > self._read_up_to)
+        query = select(claims).where(mine).order_by(c.claim_id)
+        rows = read_rows(ATTEMPTS, claims, connection.execute(query).all())
         self._known.update(row.trial_id for row in rows)
         held: Claims = {}
         read_up_to, all_over = self._read_up_to, True
@@ -201,18 +197,21 @@ class OwnTrials:
         parts = part_rows(connection, found, wanted, _params, "param_name", "param_value")
         for trial, (_, name, value) in parts:
             if name in self._distributions:
-                trial.params[name] = self._distributions[name].to_external_repr(value)
+                with cell(f"trial_params.param_value ({name})", trial.number):
+                    trial.params[name] = self._distributions[name].to_external_repr(float(value))
         origin = _user_attributes.c.key.in_(list(ORIGINS))
         parts = part_rows(
             connection, found, wanted, _user_attributes, "key", "value_json", only=origin
         )
         for trial, (_, key, text) in parts:
-            value = json.loads(text)
+            with cell(f"trial_user_attributes.value_json ({key})", trial.number):
+                value = json.loads(text)
             if isinstance(value, ORIGINS[key]):
                 trial.user_attrs[key] = value
         parts = part_rows(connection, found, wanted, _system_attributes, "key", "value_json")
         for trial, (_, key, text) in parts:
-            value = json.loads(text)
+            with cell(f"trial_system_attributes.value_json ({key})", trial.number):
+                value = json.loads(text)
             if key == ENQUEUED:
                 trial.system_attrs[key] = self._fitting(value)
             elif is_number(value):  # as are a constraint, and the generation of a genetic sampler
@@ -220,7 +219,9 @@ class OwnTrials:
 
     # -- as our own --------------------------------------------------------------------------------
 
-    def _own(self, trial_id: int, claim: Any, found: FrozenTrial | None) -> FrozenTrial | None:
+    def _own(
+        self, trial_id: int, claim: Attempt | None, found: FrozenTrial | None
+    ) -> FrozenTrial | None:
         """The trial as its claim has it; None for another program's. `found` is what Optuna has, if
         it has it.
         """
@@ -235,10 +236,11 @@ class OwnTrials:
             return self._made(trial_id, found.number, TrialState.WAITING, found)
         if claim.state == "running":
             return self._made(trial_id, claim.trial_number, TrialState.RUNNING, found)
-        result = TrialResult.from_json(claim.result)
+        result = claim.result
+        assert result is not None, "a finished claim has one"
         trial = self._made(trial_id, claim.trial_number, result.state, found, result.params)
         trial.values = list(result.values) if result.values is not None else None
-        # With its parameters, a worker records where they come from; an older one did not.
+        # Of a trial that was set aside nobody recorded where its configuration comes from.
         recorded = result.recorded.to_flat()
         trial.user_attrs = recorded if result.params else trial.user_attrs | recorded
         return trial

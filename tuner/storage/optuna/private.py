@@ -7,24 +7,28 @@ Nothing outside this package touches a private name of Optuna: its updates are l
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import optuna.storages._rdb as optuna_rdb
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
-from optuna.storages._rdb.models import StudyModel, TrialModel
+from optuna.storages._rdb.models import (
+    StudyDirectionModel,
+    StudyModel,
+    TrialModel,
+    TrialSystemAttributeModel,
+)
 from optuna.study import Study
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial
 from sqlalchemy import ColumnElement, String, Table, type_coerce
 
-__all__ = ["SCRIPTS", "STUDIES", "TRIALS", "FrozenStudy"]
+__all__ = ["ATTRIBUTES", "DIRECTIONS", "STUDIES", "TRIALS", "FrozenStudy"]
 
 STUDIES: Table = StudyModel.__table__
 TRIALS: Table = TrialModel.__table__
-SCRIPTS = Path(optuna_rdb.__file__).parent / "alembic"
-"""Optuna's own migrations, whose newest says which version of its tables it works with."""
+DIRECTIONS: Table = StudyDirectionModel.__table__
+ATTRIBUTES: Table = TrialSystemAttributeModel.__table__
+"""Of trials, those of the system."""
 
 
 def study_id_of(study: Study | FrozenStudy) -> int:

@@ -9,30 +9,99 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
+from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    String,
+    Table,
+    or_,
+    select,
+    type_coerce,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
-from tuner.storage.optuna.study_rows import all_studies, user_attributes
+from tuner.files.plain import UNREADABLE, Loose
+from tuner.storage.damage import read_rows
+from tuner.storage.dialects import READING
+from tuner.storage.optuna.private import as_stored
 
-READING = "tuner_reading"
-"""Execution option of a connection that will write nothing:
-on SQLite it then holds up nobody who does."""
+# Studies and their attributes, read from Optuna's tables in plain SQL.
 
-DURABLE = "tuner_durable"
-"""Execution option of a transaction that is to be on the disk when it is over, whatever becomes of
-the power. SQLite alone leaves that to the system otherwise, which is enough for all that can be
-done again."""
+
+_studies: Table = models.StudyModel.__table__
+_directions: Table = models.StudyDirectionModel.__table__
+_user: Table = models.StudyUserAttributeModel.__table__
+_system: Table = models.StudySystemAttributeModel.__table__
+
+
+def all_studies(connection: Connection) -> list[FrozenStudy]:
+    """As `RDBStorage.get_all_studies` has them, other programs' too, by their numbers."""
+    named = select(_studies.c.study_id, _studies.c.study_name).order_by(_studies.c.study_id)
+    found = connection.execute(named).all()
+    d = _directions.c
+    query = select(d.study_id, as_stored(d.direction)).order_by(d.study_direction_id)
+    directions: dict[int, list[StudyDirection]] = defaultdict(list)
+    for study_id, name in connection.execute(query):
+        known = StudyDirection.__members__.get(str(name), StudyDirection.NOT_SET)
+        directions[study_id].append(known)
+    user, system = attributes(connection, _user), attributes(connection, _system)
+    return [
+        FrozenStudy(
+            study_name=str(name),
+            direction=None,
+            directions=directions[study_id],
+            user_attrs=user.get(study_id, {}),
+            system_attrs=system.get(study_id, {}),
+            study_id=study_id,
+        )
+        for study_id, name in found
+    ]
+
+
+def user_attributes(connection: Connection, study_id: int) -> dict[str, Any] | None:
+    """Those of one study; None where there is no such study."""
+    there = select(_studies.c.study_id).where(_studies.c.study_id == study_id)
+    if connection.execute(there).first() is None:
+        return None
+    return attributes(connection, _user, study_id).get(study_id, {})
+
+
+def attributes(
+    connection: Connection, table: Table, study_id: int | None = None
+) -> dict[int, dict[str, Any]]:
+    """Of one study, or (None) of all, by their numbers."""
+    c = table.c
+    query = select(c.study_id, c.key, c.value_json).order_by(*table.primary_key)
+    if study_id is not None:
+        query = query.where(c.study_id == study_id)
+    found: dict[int, dict[str, Any]] = defaultdict(dict)
+    for number, key, text in connection.execute(query):
+        found[number][key] = _value(text)
+    return found
+
+
+def _value(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except UNREADABLE:
+        return text
+
 
 FAILED = "studies and trials could not be read"
 """Said where the database fails; the cause says why."""
@@ -50,6 +119,19 @@ _intermediate: Table = models.TrialIntermediateValueModel.__table__
 _distribution: Callable[[str], BaseDistribution] = functools.lru_cache(maxsize=1024)(
     json_to_distribution
 )
+
+
+class TrialRow(Loose):
+    """A trial as Optuna's table has it."""
+
+    trial_id: int
+    number: int
+    state: Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING"]
+    datetime_start: datetime | None
+    datetime_complete: datetime | None
+
+
+ROWS = TypeAdapter(list[TrialRow])
 
 
 class TrialStorage(RDBStorage):
@@ -103,28 +185,30 @@ class TrialStorage(RDBStorage):
             raise KeyError(models.NOT_FOUND_MSG)
 
 
+def trial_rows(wanted: ColumnElement[bool]) -> Select[Any]:
+    """The wanted rows of Optuna's table, by id, each value as the database has it."""
+    c = _trials.c
+    stored = (c.state, c.datetime_start, c.datetime_complete)
+    raw = (type_coerce(each, String()).label(each.name) for each in stored)
+    return select(c.trial_id, c.number, *raw).where(wanted).order_by(c.trial_id)
+
+
 def bare_trials(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[FrozenTrial]:
     """The wanted trials with their numbers, states and times, by id; nothing else of them."""
-    c = _trials.c
-    query = select(c.trial_id, c.number, c.state, c.datetime_start, c.datetime_complete).where(
-        wanted
-    )
-    for trial_id, number, state, started, completed in connection.execute(
-        query.order_by(c.trial_id)
-    ):
+    for row in read_rows(ROWS, _trials, connection.execute(trial_rows(wanted)).all()):
         yield FrozenTrial(
-            number=number,
-            state=state,
+            number=row.number,
+            state=TrialState[row.state],
             value=None,
             values=None,
-            datetime_start=_local(started),
-            datetime_complete=_local(completed),
+            datetime_start=_local(row.datetime_start),
+            datetime_complete=_local(row.datetime_complete),
             params={},
             distributions={},
             user_attrs={},
             system_attrs={},
             intermediate_values={},
-            trial_id=trial_id,
+            trial_id=row.trial_id,
         )
 
 

@@ -18,18 +18,112 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
-from sqlalchemy import ColumnElement, Connection, Label, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Label, Row, func, insert, select, update
 
 from tuner.errors import StudyGoneError
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.damage import cell, damage_named, read_rows
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.optuna.damage import damage_named
-from tuner.storage.queue.budget import budget_columns
+from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import LeasedQueue
-from tuner.storage.queue.spent_time import SpentTime
-from tuner.storage.records import Attempt, Claim, Counts, TrialResult
+from tuner.storage.records import ATTEMPTS, Attempt, Claim, Counts, TrialResult
 from tuner.storage.schema import claims, studies
+
+# What of a study decides whether one more trial may be claimed, as columns of a single statement.
+
+
+def budget_columns(study_id: int) -> list[Label[Any]]:
+    """`budget`, `policy` and `created_at`, None where the study is gone, and how many claims run
+    and have finished.
+    """
+    # By another name: the statement around these may read the claims as well.
+    counted, mine = claims.alias("counted"), studies.c.study_id == study_id
+    there = mine & optuna_rows.has_study(studies.c.study_id)
+    found = [
+        select(column).where(there).scalar_subquery().label(column.name)
+        for column in (studies.c.budget, studies.c.policy, studies.c.created_at)
+    ]
+    for state in ("running", "finished"):
+        number = select(func.count()).select_from(counted)
+        number = number.where((counted.c.study_id == study_id) & (counted.c.state == state))
+        found.append(number.scalar_subquery().label(state))
+    return found
+
+
+def search_s(seen: Row[Any], study: str) -> float | None:
+    """The seconds that the stored policy of the study of this name gives the search; None: as many
+    as it takes.
+    """
+    said = seen.policy
+    return SearchPolicy.from_json(said, study).search_s if said and "search_s" in said else None
+
+
+def limits_gpu_hours(policy: str | None) -> bool:
+    """Whether a stored policy limits them, without reading the rest of it."""
+    return policy is not None and "max_gpu_s" in policy
+
+
+# How long the finished claims of a study had their devices, each read once: it never changes.
+
+
+class SpentTime:
+    """Of the claims that `mine` selects."""
+
+    def __init__(self, mine: ColumnElement[bool], engine: Engine, study_id: int, name: str) -> None:
+        """`name` is the study's."""
+        self._engine, self._study_id, self._name = engine, study_id, name
+        self.last_hours: GpuHours | None = None
+        """The limit of device hours that was last asked for."""
+        self._finished = mine & (claims.c.state == "finished")
+        self._took: dict[int, tuple[int, float]] = {}
+
+    def is_up(self, connection: Connection, seen: Row[Any]) -> bool:
+        """Whether the search has had its time."""
+        may_take = search_s(seen, self._name)
+        return may_take is not None and self.seconds(connection) >= may_take
+
+    def is_unpaid(self, connection: Connection, seen: Row[Any]) -> bool:
+        """Whether its studies have had their device hours."""
+        hours = self.hours(seen.policy)
+        return hours is not None and hours.is_over(connection)
+
+    def pays(self, connection: Connection, seen: Row[Any], worker: str) -> bool:
+        """Whether there are device hours for what a worker would claim."""
+        hours = self.hours(seen.policy)
+        return hours is None or hours.may_claim(connection, worker)
+
+    def hours(self, policy: str | None) -> GpuHours | None:
+        """The limit that a stored policy names, with what is known of it; None where none does."""
+        if not limits_gpu_hours(policy):
+            self.last_hours = None
+            return None
+        found = GpuHours.of(self._engine, SearchPolicy.from_json(policy, self._name), self._name)
+        known = self.last_hours
+        if found is None or known is None or found.limit != known.limit:
+            self.last_hours = found
+        return self.last_hours
+
+    def seconds(self, connection: Connection, beside: Mapping[int, float] | None = None) -> float:
+        """Of all of them. `beside` are seconds, by trial number, of trials that may not be stored
+        yet: each counts once.
+        """
+        c = claims.c
+        there = set(connection.execute(select(c.claim_id).where(self._finished)).scalars())
+        if new := sorted(there - self._took.keys()):
+            query = select(c.claim_id, c.trial_number, c.result).where(self._finished)
+            for row in connection.execute(query.where(c.claim_id.in_(new))):
+                named = damage_named(self._engine, self._study_id)
+                with named, cell("tuner_claims.result", row.trial_number):
+                    result = TrialResult.from_json(row.result)
+                self._took[row.claim_id] = row.trial_number, device_seconds(result.recorded)
+        known = [self._took[claim] for claim in there]
+        stored = {number for number, _ in known}
+        more = (s for number, s in (beside or {}).items() if number not in stored)
+        return sum(seconds for _, seconds in known) + sum(more)
+
 
 _SET_ASIDE_BY = "tuner"
 
@@ -84,7 +178,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         remade = self._made_at is not None and seen.created_at != self._made_at
         if seen.budget is None or remade:
             raise StudyGoneError.of(self._name)
-        with damage_named(self._engine, self._study_id):
+        with damage_named(self._engine, self._study_id), cell("tuner_studies.budget"):
             operator.index(seen.budget)
         return Counts(
             seen.budget,
@@ -252,7 +346,9 @@ class Ledger(LeasedQueue[Claim, Claim]):
             if row is None:
                 return False
             with damage_named(self._engine, self._study_id):
-                optuna_rows.tell(connection, row.trial_id, TrialResult.from_json(row.result))
+                (attempt,) = read_rows(ATTEMPTS, claims, [row])
+                assert attempt.result is not None, "it has finished"
+                optuna_rows.tell(connection, row.trial_id, attempt.result)
             connection.execute(
                 update(claims).where(claims.c.claim_id == row.claim_id).values(told=True)
             )
@@ -279,4 +375,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
             .order_by(claims.c.claim_id)
         )
         with damage_named(self._engine, self._study_id), self._engine.connect() as connection:
-            return tuple(Attempt.of(row) for row in connection.execute(query))
+            found = read_rows(ATTEMPTS, claims, connection.execute(query).all())
+            for each in found:
+                _ = each.result  # read now, while it can be said whose it is
+            return tuple(found)

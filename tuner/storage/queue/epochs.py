@@ -4,18 +4,15 @@ Optuna's intermediate values do not mix with several objectives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from sqlalchemy import CursorResult, Engine, and_, delete, func, insert, select
+from pydantic import TypeAdapter
+from sqlalchemy import Engine, and_, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from tuner.storage.optuna.damage import damage_named
+from tuner.storage.damage import damage_named, read_rows
 from tuner.storage.schema import epochs
-
-_AT_ONCE = 500
-_NUMBERS = {int, float, type(None)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,9 @@ class EpochRow:
     elapsed_s: float
     repeat: int = 0
     """Which of the trial's seeds, from 0."""
+
+
+EPOCHS = TypeAdapter(list[EpochRow])
 
 
 class EpochTable:
@@ -73,19 +73,14 @@ class EpochTable:
         of_this = (epochs.c.study_id == self._study_id) & (epochs.c.trial_number == trial_number)
         latest = select(func.max(epochs.c.claim_id)).where(of_this).scalar_subquery()
         query = (
-            select(
-                epochs.c.epoch,
-                epochs.c.train_loss,
-                epochs.c.val_loss,
-                epochs.c.learning_rate,
-                epochs.c.elapsed_s,
-                epochs.c.repeat,
-            )
+            select(epochs)
             .where(of_this & (epochs.c.claim_id == latest))
             .order_by(epochs.c.repeat, epochs.c.epoch)
         )
         with self._engine.connect() as connection:
-            return tuple(EpochRow(*row) for row in self._numbers(connection.execute(query)))
+            rows = connection.execute(query).all()
+        with damage_named(self._engine, self._study_id):
+            return tuple(read_rows(EPOCHS, epochs, rows))
 
     def taken_over(self, trial_numbers: Collection[int]) -> dict[tuple[int, int], int]:
         """By trial and seed: how many epochs the latest attempt has from an earlier one, whose
@@ -121,15 +116,7 @@ class EpochTable:
             .subquery()
         )
         query = (
-            select(
-                c.trial_number,
-                c.epoch,
-                c.train_loss,
-                c.val_loss,
-                c.learning_rate,
-                c.elapsed_s,
-                c.repeat,
-            )
+            select(epochs)
             .join(
                 latest,
                 (c.trial_number == latest.c.trial_number) & (c.claim_id == latest.c.claim_id),
@@ -139,19 +126,8 @@ class EpochTable:
         )
         found: dict[int, list[EpochRow]] = {}
         with self._engine.connect() as connection:
-            for number, *values in self._numbers(connection.execute(query)):
-                found.setdefault(number, []).append(EpochRow(*values))
-        return {number: tuple(rows) for number, rows in found.items()}
-
-    def _numbers(self, rows: CursorResult[Any]) -> Iterator[Sequence[Any]]:
-        """Each row, and at the end whether all of them hold numbers: SQLite takes anything for
-        one.
-        """
-        kinds: set[type] = set()
-        for some in rows.partitions(_AT_ONCE):
-            for column in zip(*some, strict=True):  # by columns it takes a third of the time
-                kinds.update(map(type, column))
-            yield from some
+            rows = connection.execute(query).all()
         with damage_named(self._engine, self._study_id):
-            if not kinds <= _NUMBERS:
-                raise TypeError("an epoch holds what is no number")
+            for row, each in zip(rows, read_rows(EPOCHS, epochs, rows), strict=True):
+                found.setdefault(row.trial_number, []).append(each)
+        return {number: tuple(rows) for number, rows in found.items()}

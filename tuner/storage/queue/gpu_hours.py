@@ -14,18 +14,294 @@ all of them: whoever shares one of these studies waits meanwhile, whichever othe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated
 
-from sqlalchemy import Connection, Engine, select
+from pydantic import Field, TypeAdapter
+from sqlalchemy import Column, ColumnElement, Connection, Engine, select
 
+from tuner.files.plain import Strict
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.damage import cell, damage_named
 from tuner.storage.database_clock import database_now
-from tuner.storage.optuna.study_notes import ids_of
-from tuner.storage.queue.ended_time import EndedTime
-from tuner.storage.queue.gpu_account import Account, Grant
+from tuner.storage.optuna.study_notes import ids_of, read_notes, write_note
+from tuner.storage.queue.device_time import attempt_seconds, device_seconds
+from tuner.storage.queue.leases import HEARTBEATS_PER_LEASE, LEASE_S
 from tuner.storage.queue.roster import SILENT_AFTER_S
-from tuner.storage.schema import studies, workers
+from tuner.storage.records import TrialResult
+from tuner.storage.schema import claims, studies, verifications, workers
+
+# Seconds for which some studies had devices, of all that has ended: with a result or without.
+
+
+_Work = tuple[int, int] | str
+"""A trial, as study and number; of what is none, or is not known any more, the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Took:
+    """What a result says: of all of it, and of the attempt that came to it."""
+
+    work: _Work
+    whole_s: float
+    attempt_s: float
+
+
+class EndedTime:
+    """Results are read once: they never change."""
+
+    def __init__(self) -> None:
+        self._took: dict[tuple[str, int], _Took] = {}
+        self._work: dict[str, _Work] = {}
+
+    def seconds(
+        self, connection: Connection, ids: Sequence[int], spent: Mapping[str, float]
+    ) -> float:
+        """Of the studies of these numbers. `spent` is what attempts took that came to no result, by
+        their tokens.
+
+        A trial that went on from a checkpoint has most of its earlier attempts in its result, too:
+        what is counted of it is the more of its result and of all its attempts.
+        """
+        earlier: dict[_Work, float] = {}
+        works = self._works_of(connection, spent)
+        for token, seconds in spent.items():
+            earlier[works[token]] = earlier.get(works[token], 0.0) + seconds
+        total = 0.0
+        for took in self._finished(connection, ids):
+            total += max(took.whole_s, took.attempt_s + earlier.pop(took.work, 0.0))
+        return total + sum(earlier.values())
+
+    @property
+    def usual_s(self) -> float:
+        """What half of those that have a result took at most; 0 before the first."""
+        return statistics.median(e.whole_s for e in self._took.values()) if self._took else 0.0
+
+    def _finished(self, connection: Connection, ids: Sequence[int]) -> list[_Took]:
+        trials, runs = claims.c, verifications.c
+        there = self._read(connection, "trial", trials.claim_id, trials.study_id.in_(ids))
+        return there + self._read(connection, "run", runs.run_id, runs.study_id.in_(ids))
+
+    def _read(
+        self, connection: Connection, kind: str, key: Column[int], mine: ColumnElement[bool]
+    ) -> list[_Took]:
+        c = key.table.c
+        finished = select(key).where(mine & (c.state == "finished"))
+        there = set(connection.execute(finished).scalars())
+        if new := sorted(each for each in there if (kind, each) not in self._took):
+            query = select(key, c.study_id, c.trial_number, c.result).where(key.in_(new))
+            for number, study_id, trial_number, text in connection.execute(query):
+                named = damage_named(connection.engine, study_id)
+                with named, cell(f"{key.table.name}.result", trial_number):
+                    recorded = TrialResult.from_json(text).recorded
+                self._took[kind, number] = _Took(
+                    work=(study_id, trial_number) if kind == "trial" else f"run {number}",
+                    whole_s=device_seconds(recorded),
+                    attempt_s=attempt_seconds(recorded),
+                )
+        return [self._took[kind, each] for each in there]
+
+    def _works_of(
+        self, connection: Connection, tokens: Mapping[str, object]
+    ) -> Mapping[str, _Work]:
+        """The trials of these tokens. A run that verifies is never gone on with."""
+        if new := [each for each in tokens if each not in self._work]:
+            self._work |= {token: token for token in new}
+            query = select(claims.c.token, claims.c.study_id, claims.c.trial_number)
+            for token, study_id, number in connection.execute(query.where(claims.c.token.in_(new))):
+                self._work[token] = study_id, number
+        return self._work
+
+
+# Who was granted device time, and what was spent without a result, as it is written: with each
+# study what is its own, whoever it shares a limit with.
+
+
+GRANTS = "tuner_gpu_hours"
+LIFE_SIGN_S = LEASE_S / HEARTBEATS_PER_LEASE
+"""A worker that lives is heard of this often: one that died did so within it."""
+_RETURNED = "returned"
+"""The state of a claim whose token is not there any more, among others."""
+_ELSEWHERE = "elsewhere"
+"""Begins what stands for a token: it was in another database."""
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Seconds that one training may take, or, once it has `ended`, took.
+
+    It has had its device for `had_s` and since `at`; where it `waits`, for `had_s` alone.
+    """
+
+    worker: str
+    at: float
+    seconds: float
+    ended: bool = False
+    had_s: float = 0.0
+    waits: bool = False
+
+    def held_s(self, until: float) -> float:
+        """For how long it had its device where its worker was gone by then."""
+        if self.ended:
+            return self.seconds
+        now_s = 0.0 if self.waits else max(0.0, until - self.at)
+        return min(self.seconds, self.had_s + now_s)
+
+
+class _StoredGrant(Strict):
+    worker: str
+    at: float
+    seconds: Seconds
+    ended: bool = False
+    had_s: Seconds = 0.0
+    waits: bool = False
+
+
+_GRANTS = TypeAdapter(dict[str, _StoredGrant])
+_SPENT = TypeAdapter(dict[str, Seconds])
+
+
+@dataclass(slots=True)
+class _Note:
+    """Of one study, by token of a claim."""
+
+    grants: dict[str, Grant] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
+    """By what came to no result: it was handed back, or its worker lost."""
+
+    def to_json(self) -> str:
+        grants = {token: asdict(grant) for token, grant in self.grants.items()}
+        return json.dumps({"grants": grants, "spent": self.spent})
+
+
+@dataclass(slots=True)
+class Account:
+    """Of all studies that share a limit, by their numbers."""
+
+    notes: dict[int, _Note]
+    _written: dict[int, str]
+
+    @staticmethod
+    def read(connection: Connection, ids: Sequence[int]) -> Account:
+        """As it is written, with what has ended since taken from the grants: a finished one's time
+        is in its result.
+        """
+        texts = read_notes(connection, ids, GRANTS)
+        notes = {study_id: _read(texts.get(study_id)) for study_id in ids}
+        account = Account(notes, {study_id: each.to_json() for study_id, each in notes.items()})
+        account._settle(connection)
+        return account
+
+    def write(self, connection: Connection) -> None:
+        """What has changed; by who holds the rows of all these studies."""
+        for study_id, note in self.notes.items():
+            text = note.to_json()
+            if text != self._written[study_id]:
+                write_note(connection, study_id, GRANTS, text)
+
+    # -- grants ------------------------------------------------------------------------------------
+
+    @property
+    def grants(self) -> dict[str, Grant]:
+        """All that have not been settled, by token."""
+        return {token: each for note in self.notes.values() for token, each in note.grants.items()}
+
+    @property
+    def granted_s(self) -> float:
+        return sum(each.seconds for each in self.grants.values())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody may yet give some of a grant back."""
+        return any(not each.ended for each in self.grants.values())
+
+    def grant(self, connection: Connection, token: str, grant: Grant) -> None:
+        """Note it with the study of that claim, in the place of one that was there."""
+        self.take_back(token)
+        self._note_of(connection, token).grants[token] = grant
+
+    def take_back(self, token: str) -> None:
+        """Nothing of it was spent."""
+        for note in self.notes.values():
+            note.grants.pop(token, None)
+
+    # -- what was spent without a result -----------------------------------------------------------
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Seconds, by token."""
+        return {token: each for note in self.notes.values() for token, each in note.spent.items()}
+
+    def correct(self, token: str, seconds: float) -> None:
+        """What was settled already took so long."""
+        for note in self.notes.values():
+            if token in note.spent:
+                note.spent[token] = seconds
+
+    def _note_of(self, connection: Connection, token: str) -> _Note:
+        for table in (claims, verifications):
+            query = select(table.c.study_id).where(table.c.token == token)
+            if (study_id := connection.execute(query).scalar_one_or_none()) in self.notes:
+                return self.notes[study_id]
+        return next(iter(self.notes.values()), _Note())  # its study was deleted just now
+
+    def _settle(self, connection: Connection) -> None:
+        grants = self.grants
+        if not grants:
+            return
+        now = float(connection.execute(select(database_now())).scalar_one())
+        states: dict[str, tuple[str, float]] = {}
+        for table in (claims, verifications):
+            query = select(table.c.token, table.c.state, table.c.leased_until)
+            for row in connection.execute(query.where(table.c.token.in_(list(grants)))):
+                states[row.token] = row.state, min(now, row.leased_until or now)
+        found = {token: states.get(token, (_RETURNED, now)) for token in grants}
+        over = {token: each for token, each in found.items() if each[0] != "running"}
+        gone = _gone_by(connection, {grants[token].worker for token in over})
+        for note in self.notes.values():
+            for token in over.keys() & note.grants.keys():
+                grant, (state, until) = note.grants.pop(token), over[token]
+                if state != "finished":
+                    until = min(until, gone.get(grant.worker, now))
+                    note.spent[token] = grant.held_s(until)
+
+
+def note_without_result(connection: Connection, study_id: int, seconds: float) -> None:
+    """Note of a new study what came to no result where it was before."""
+    text = _Note(spent={f"{_ELSEWHERE}-{study_id}": seconds}).to_json()
+    write_note(connection, study_id, GRANTS, text)
+
+
+def _gone_by(connection: Connection, names: Collection[str]) -> dict[str, float]:
+    """When these workers ended, or are known to have ended by, if they did; of those that signed
+    in.
+    """
+    if not names:
+        return {}
+    c = workers.c
+    found: dict[str, float] = {}
+    for row in connection.execute(
+        select(c.worker, c.seen_at, c.stopped).where(c.worker.in_(names))
+    ):
+        by = float(row.seen_at) + (0.0 if row.stopped else LIFE_SIGN_S)
+        found[row.worker] = max(by, found.get(row.worker, by))
+    return found
+
+
+def _read(text: str | None) -> _Note:
+    """What others may have written there counts as nothing."""
+    try:
+        stored = json.loads(text or "{}")
+        grants = _GRANTS.validate_python(stored.get("grants", {}), strict=True)
+        spent = _SPENT.validate_python(stored.get("spent", {}))
+    except (ValueError, AttributeError, RecursionError):
+        return _Note()
+    return _Note({token: Grant(**each.model_dump()) for token, each in grants.items()}, spent)
+
 
 NOTHING_S = 1e-3
 """Less is nothing."""

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Label, Row, func, select, update
 
 from tuner.storage import schema
-from tuner.storage.optuna.trials import DURABLE
+from tuner.storage.dialects import DURABLE
 from tuner.storage.queue.leases import MAX_ATTEMPTS, Leases
 from tuner.storage.queue.roster import log_lost
 from tuner.storage.records import TrialResult, set_aside
@@ -137,7 +137,6 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
 
         Raises:
             StudyGoneError: the study was deleted.
-            StorageError: the tables were moved to another version meanwhile.
         """
         token = token or uuid.uuid4().hex
         with self._engine.begin() as connection:
@@ -149,18 +148,12 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
 
     def _look(self, connection: Connection, token: str) -> Row[Any]:
         """The row that `token` claimed before, where `held` is not None, and what else decides on a
-        claim, all in one statement: others wait until this transaction is over.
-
-        The version of the tables is among it. A worker may have been silent through an upgrade, and
-        no upgrade ends before a transaction that looked here has (`tuner.storage.upgrade`).
+        claim, all in one statement: others wait until this transaction is over. It is joined to the
+        one row of `tuner_schema`, so that there is an answer where nothing is claimed.
         """
         mine = self._mine & (self._table.c.token == token)
-        version = schema.schema.c.version
-        query = select(version, self._key.label("held"), *self._looked_at(), self._table)
-        found = connection.execute(query.outerjoin_from(schema.schema, self._table, mine)).first()
-        schema.require_version(None if found is None else found.version)
-        assert found is not None, "a version was found"
-        return found
+        query = select(self._key.label("held"), *self._looked_at(), self._table)
+        return connection.execute(query.outerjoin_from(schema.schema, self._table, mine)).one()
 
     def renew(self, ticket: Ticket) -> bool:
         """Extend the lease; False when it was lost:

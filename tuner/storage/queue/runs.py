@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from sqlalchemy import Row
+from pydantic import TypeAdapter
 
 from tuner.config import Value
-from tuner.errors import StorageError
-from tuner.files.plain import UNREADABLE, explained, read_json
+from tuner.files.plain import read_json
+from tuner.storage.damage import from_text
 from tuner.storage.queue.plans import read_params, read_plan
 from tuner.storage.records import RunTicket, TrialResult
+
+
+def _result(text: str | None) -> TrialResult | None:
+    return TrialResult.from_json(text) if text else None
+
+
+def _late(text: str | None) -> tuple[TrialResult, ...]:
+    found = read_json(text or "{}").values()
+    return tuple(TrialResult.from_json(json.dumps(each)) for each in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +33,12 @@ class PlannedRun:
 
     study_id: int
     trial_number: int
-    params: Mapping[str, Value]
+    params: Annotated[Mapping[str, Value], from_text(read_params)]
     seed: int
     block: int
     place: int
     session: str
-    plan: dict[str, Any]
+    plan: Annotated[dict[str, Any], from_text(read_plan)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +50,8 @@ class VerificationRun(PlannedRun):
     losses: int
     token: str | None
     worker: str | None
-    result: TrialResult | None
-    late: tuple[TrialResult, ...] = ()
+    result: Annotated[TrialResult | None, from_text(_result)]
+    late: Annotated[tuple[TrialResult, ...], from_text(_late)] = ()
     """Of workers that had lost their lease by then: for the record."""
 
     @property
@@ -50,6 +59,9 @@ class VerificationRun(PlannedRun):
         """Of a run that is claimed."""
         assert self.token is not None, "nobody has claimed this run"
         return RunTicket(self.run_id, self.token)
+
+
+RUNS = TypeAdapter(list[VerificationRun])
 
 
 def run_row(run: PlannedRun) -> dict[str, Any]:
@@ -66,63 +78,6 @@ def run_row(run: PlannedRun) -> dict[str, Any]:
         "state": "waiting",
         "losses": 0,
     }
-
-
-def stored_run(row: Row[Any]) -> VerificationRun:
-    """The run of a row.
-
-    Raises:
-        StorageError: it is none that tuner wrote.
-    """
-    try:
-        return _read(row)
-    except UNREADABLE as error:
-        raise StorageError(
-            f"verification run {row.run_id} of study number {row.study_id}, trial "
-            f"{row.trial_number}, cannot be read from the "
-            "database "
-            f"({explained(error)}); restore it from a backup ('tuner db check' looks at the rest)"
-        ) from None
-
-
-def run_can_be_read(row: Any) -> bool:
-    """Whether configuration and results of a run are what tuner writes."""
-    try:
-        read_params(row.params)
-        _results(row)
-    except UNREADABLE:
-        return False
-    return True
-
-
-def _read(row: Row[Any]) -> VerificationRun:
-    result, late = _results(row)
-    return VerificationRun(
-        run_id=row.run_id,
-        study_id=row.study_id,
-        trial_number=row.trial_number,
-        params=read_params(row.params),
-        seed=row.seed,
-        block=row.block,
-        place=row.place,
-        session=row.session,
-        plan=read_plan(row.plan),
-        state=row.state,
-        losses=row.losses,
-        token=row.token,
-        worker=row.worker,
-        result=result,
-        late=late,
-    )
-
-
-def _results(row: Any) -> tuple[TrialResult | None, tuple[TrialResult, ...]]:
-    """The one that counts, and those that came too late."""
-    late = read_json(row.late or "{}").values()
-    return (
-        TrialResult.from_json(row.result) if row.result else None,
-        tuple(TrialResult.from_json(json.dumps(each)) for each in late),
-    )
 
 
 def recorded_row(run: VerificationRun) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from sqlalchemy import Engine, select
 
 from tuner.record import Recorded
+from tuner.storage.damage import damage_named, read_rows
 from tuner.storage.database_clock import database_now
-from tuner.storage.optuna.damage import damage_named
+from tuner.storage.records import ATTEMPTS
 from tuner.storage.schema import claims
 
 
@@ -55,29 +55,27 @@ def stints(engine: Engine, study_id: int, *, trial_number: int | None = None) ->
 
 def _stints(engine: Engine, study_id: int, trial_number: int | None) -> tuple[Stint, ...]:
     c = claims.c
-    query = (
-        select(c.trial_number, c.worker, c.state, c.claimed_at, c.leased_until, c.result)
-        .where((c.study_id == study_id) & c.trial_number.is_not(None))
-        .order_by(c.claim_id)
-    )
+    query = select(claims).where(c.study_id == study_id).order_by(c.claim_id)
     with engine.connect() as connection:
         now = float(connection.execute(select(database_now())).scalar_one())
         rows = connection.execute(query).all()
     next_claim: dict[str, float] = {}
     found = []
-    for row in reversed(rows):
-        recorded = Recorded.from_flat(json.loads(row.result)["attributes"] if row.result else {})
+    leases = [row.leased_until for row in rows]
+    attempts = read_rows(ATTEMPTS, claims, rows)
+    for row, leased_until in zip(reversed(attempts), reversed(leases), strict=True):
+        recorded = row.result.recorded if row.result is not None else Recorded()
         took = _took_s(recorded)
         if row.state == "running":
             ended = now
         else:
-            known = row.leased_until if took is None else row.claimed_at + took
+            known = leased_until if took is None else row.claimed_at + took
             ended = min(known, next_claim.get(row.worker, now), now)
         if recorded.set_aside:
             continue  # our own word on a trial whose workers were lost, not a worker's time
         next_claim[row.worker] = row.claimed_at
         if trial_number in (None, row.trial_number):
-            began, ended = float(row.claimed_at), max(float(ended), float(row.claimed_at))
+            began, ended = row.claimed_at, max(float(ended), row.claimed_at)
             how = recorded.stopped_by
             found.append(Stint(row.trial_number, row.worker, row.state, began, ended, how))
     return tuple(reversed(found))

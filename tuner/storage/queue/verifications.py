@@ -18,13 +18,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, func, insert, sel
 
 from tuner.errors import StudyGoneError
 from tuner.record import Recorded
+from tuner.storage.damage import damage_named, read_rows
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import LeasedQueue
 from tuner.storage.queue.plans import read_plan
-from tuner.storage.queue.runs import PlannedRun, VerificationRun, run_row, stored_run
+from tuner.storage.queue.runs import RUNS, PlannedRun, VerificationRun, run_row
 from tuner.storage.records import Counts, RunTicket, TrialResult
 from tuner.storage.schema import studies, verifications
 
@@ -84,7 +85,7 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
             .order_by(verifications.c.place, verifications.c.run_id)
         )
         with self._engine.connect() as connection:
-            return tuple(stored_run(row) for row in connection.execute(query))
+            return tuple(self._read(row) for row in connection.execute(query).all())
 
     def note(self, run: VerificationRun, plan: dict[str, Any]) -> None:
         """Replace what `run` keeps of its plan."""
@@ -138,9 +139,10 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
             rows = connection.execute(select(c.run_id, c.state).where(mine)).all()
             there = {row.run_id for row in rows if row.state == "finished"}
             if new := sorted(there - self._took.keys()):
-                for row in connection.execute(select(c.run_id, c.result).where(c.run_id.in_(new))):
-                    recorded = TrialResult.from_json(row.result).recorded
-                    self._took[row.run_id] = device_seconds(recorded)
+                for row in connection.execute(select(verifications).where(c.run_id.in_(new))).all():
+                    result = self._read(row).result
+                    assert result is not None, "it has finished"
+                    self._took[row.run_id] = device_seconds(result.recorded)
         of_it = {row.run_id for row in rows}
         more = (s for run, s in (beside or {}).items() if run in of_it - there)
         return sum(self._took[run] for run in there) + sum(more)
@@ -215,7 +217,8 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         return self._read(connection.execute(select(verifications).where(mine)).one())
 
     def _read(self, row: Row[Any]) -> VerificationRun:
-        return stored_run(row)
+        with damage_named(self._engine, row.study_id):
+            return read_rows(RUNS, verifications, [row])[0]
 
     def _held_by(self, ticket: VerificationRun | RunTicket) -> ColumnElement[bool]:
         c = verifications.c

@@ -21,7 +21,6 @@ from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.archive.content import Archive
 from tuner.study.archive.json_schema import ArchivedStudy, Curve, Run, Trial
-from tuner.study.registered_retune import plain_retune
 from tuner.study.results import TrialRecord
 
 FORMAT = "tuner study"
@@ -44,9 +43,8 @@ ROUNDING = 1e-9
 
 
 def as_dict(archive: Archive) -> dict[str, Any]:
-    """The whole document. A study from before there were groups is written as it was then."""
+    """The whole document."""
     retune = archive.retune
-    by_itself = archive.membership == Membership(group=archive.name)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -56,10 +54,10 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "definition_hash": archive.definition.identity(),
         **({"code": archive.code} if archive.code is not None else {}),
         **({"loss_code": archive.loss_code} if archive.loss_code is not None else {}),
-        **({} if by_itself else {"search": archive.membership.as_dict()}),
+        "search": archive.membership.model_dump(),
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
-        **({"retune": plain_retune(retune)} if retune is not None else {}),
+        **({"retune": retune.model_dump()} if retune is not None else {}),
         **({"without_result_s": archive.without_result_s} if archive.without_result_s else {}),
         "device_model": archive.device_model,
         "trials": [_trial(record, archive.notes.get(record.number)) for record in archive.records],
@@ -81,6 +79,8 @@ def from_json(text: str | bytes) -> Archive:
         StorageError: a newer tuner wrote its policy.
     """
     study = ArchivedStudy.model_validate_json(text, strict=True)
+    # A program's clock had a version once.
+    study.definition.get("process", {}).pop("clock_version", None)
     definition = StudyDefinition.from_dict(study.definition)
     for trial in study.trials:
         whole = trial.state == "COMPLETE"
@@ -95,7 +95,7 @@ def from_json(text: str | bytes) -> Archive:
     return Archive(
         name=study.name,
         definition=definition,
-        membership=study.membership,
+        membership=study.search or Membership(group=study.name),
         policy=SearchPolicy.from_json(json.dumps(study.policy)),
         budget=study.budget,
         device_model=study.device_model,
@@ -103,7 +103,7 @@ def from_json(text: str | bytes) -> Archive:
         curves={int(number): _rows(curve) for number, curve in study.curves.items()},
         verifications=tuple(_run(run) for run in study.verifications),
         notes={trial.number: trial.notes for trial in study.trials if trial.notes},
-        retune=study.retune.as_record() if study.retune is not None else None,
+        retune=study.retune,
         without_result_s=study.without_result_s,
         code=study.code,
         loss_code=study.loss_code,

@@ -25,12 +25,12 @@ from tuner.files.plain import (
 )
 from tuner.record import Recorded, checked
 from tuner.spec.configuration import PartOfConfiguration
-from tuner.spec.membership import Membership, StoredMembership
+from tuner.spec.membership import Membership
 from tuner.spec.ranges import ChoiceValue
 from tuner.storage.code_texts import MOST_BYTES
 from tuner.storage.queue.plans import StoredPlan
 from tuner.storage.records import TrialResult
-from tuner.study.registered_retune import StoredRetune
+from tuner.study.registered_retune import Registered
 
 MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000_000
@@ -167,12 +167,6 @@ class Run(Loose):
         return self
 
 
-class ArchivedMembership(StoredMembership):
-    """Which search of which group a study was."""
-
-    group: Label
-
-
 class ArchivedStudy(Loose):
     """The whole document, but for its definition and policy, which have readers of their own."""
 
@@ -183,11 +177,11 @@ class ArchivedStudy(Loose):
     """Absent where no class of somebody's own is in it."""
     loss_code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
     """Absent where its training loss has no term of somebody's own."""
-    search: ArchivedMembership | None = None
-    """Absent from files of before there were groups."""
+    search: Membership | None = None
+    """Absent from files of before there were groups: then it is by itself."""
     policy: PlainTable
     budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
-    retune: StoredRetune | None = None
+    retune: Registered | None = None
     """Absent where no retune is registered with it."""
     without_result_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Absent where all of its device time came to results."""
@@ -195,11 +189,6 @@ class ArchivedStudy(Loose):
     trials: tuple[Trial, ...] = Field(max_length=MOST_TRIALS)
     curves: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Curve]
     verifications: tuple[Run, ...] = Field(max_length=MOST_TRIALS)
-
-    @property
-    def membership(self) -> Membership:
-        stored = self.search.model_dump() if self.search is not None else None
-        return Membership.read(stored, self.name)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -7,32 +7,177 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
+import re
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+from optuna.trial import TrialState
 
-from tuner.config import EpochRecord, Hyperparameters, StopReason
+from tuner.config import Backend, EpochRecord, Hyperparameters, Precision, StopReason
 from tuner.devices import Carried, CpuCores, Watch
+from tuner.devices.watch import Observation
 from tuner.errors import UsageError
 from tuner.files.plain import excerpt
+from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import Program
+from tuner.spec.time_objectives import Ended, measured_times
 from tuner.storage.records import TrialResult
+from tuner.training import FitResult
 from tuner.trial.device_turn import alone_on
-from tuner.trial.job import TrialJob
+from tuner.trial.job import TrialJob, on_device
 from tuner.trial.program.kept_folder import Earlier, KeptFolder
-from tuner.trial.program.missing_extra import missing_extra
 from tuner.trial.program.program_lines import ProgramError
 from tuner.trial.program.program_process import NotStartedError, ProgramProcess
-from tuner.trial.program.program_result import failed_program, program_result
 from tuner.trial.program.program_training import GapError, KilledError, ProgramTraining
 from tuner.trial.survival import TrainerLostError
 from tuner.trial.time_left import TimeLeft
+from tuner.trial.valued import valued
+from tuner.version import __version__
+
+# Which extra of tuner's a program lacks, by what it printed.
+
+
+EXTRAS = {
+    "accelerate": "huggingface",
+    "lightning": "lightning",
+    "pytorch_lightning": "lightning",
+    "transformers": "huggingface",
+}
+"""By the package that is not there; the callbacks of tuner need them."""
+
+_NOT_THERE = re.compile(r"No module named '(\w+)")
+
+
+def missing_extra(printed: Iterable[str]) -> str:
+    """How to install it, after a semicolon; empty where nothing of the kind was printed."""
+    for line in printed:
+        found = _NOT_THERE.search(line)
+        if found and found[1] in EXTRAS:
+            return f"; pip install 'tuner[{EXTRAS[found[1]]}]'"
+    return ""
+
+
+# What a program's run came to, as the result of its trial.
+
+
+def failed_program(job: TrialJob, seed: int, why: str) -> TrialResult:
+    """The result of a run whose program did not what it should."""
+    recorded = Recorded(
+        stopped_by=StopReason.ERROR.value,
+        failure=f"the program failed: {why}",
+        seed=seed,
+        converged=False,
+        **_of_program(job.definition.program),
+    )
+    return TrialResult(TrialState.FAIL, None, on_device(recorded, job.device).storable())
+
+
+def program_result(
+    job: TrialJob,
+    seed: int,
+    training: ProgramTraining,
+    seen: Observation,
+    parts: Sequence[tuple[float, float]],
+) -> TrialResult:
+    """The result of a run that ended or was ended; `parts` are those of attempts before it."""
+    stopped_by = training.stopped_by
+    assert stopped_by is not None, "it has ended"
+    recorded = Recorded(
+        stopped_by=stopped_by.value,
+        converged=stopped_by is StopReason.CONVERGED,
+        epochs=len(training.history),
+        setup_s=training.setup_s,
+        seed=seed,
+        contaminated=seen.contaminated,
+        contamination=seen.why,
+        device_watch=seen.details,
+        timed_from=training.timed_from,
+        timed_until=training.timed_until,
+        timed_earlier=list(parts) or None,
+        resumed_from_epoch=training.resumed_from or None,
+        **_of_program(job.definition.program),
+        **_of_epochs(training, job.definition.target_val_loss),
+        **_of_final(training),
+    )
+    recorded = on_device(recorded, job.device)
+    if not stopped_by.completed:
+        state = TrialState.PRUNED if stopped_by is StopReason.PRUNED else TrialState.FAIL
+        if stopped_by is StopReason.DIVERGED:
+            recorded = dataclasses.replace(
+                recorded, failure=f"the program failed: {training.diverged_in_words()}"
+            )
+        return TrialResult(state, None, recorded.storable())
+    error = job.definition.objectives[1]
+    if recorded.named(error) is None:
+        return failed_program(
+            job, seed, f"its final values lack {error}, which its study minimises"
+        )
+    return valued(recorded, job.definition)
+
+
+def _of_program(program: Program | None) -> dict[str, Any]:
+    assert program is not None, "its study has one"
+    return {
+        "clock": program.clock,
+        "versions": {"tuner": __version__},
+    }
+
+
+def _of_final(training: ProgramTraining) -> dict[str, Any]:
+    final = training.final
+    if final is None:
+        return {}
+    return {
+        "test_mql": final.test_mql,
+        "val_mql": final.val_mql,
+        "n_parameters": final.n_parameters,
+        "peak_memory_bytes": final.peak_memory_bytes,
+        "evaluation_s": training.evaluation_s,
+    }
+
+
+def _of_epochs(training: ProgramTraining, target_val_loss: float | None) -> dict[str, Any]:
+    """Losses and every time, as of a training by tuner's loop: one place says what each time is."""
+    if not training.history or training.stopped_by is None:
+        return {}
+    last, best = training.history[-1], training.best
+    as_fitted = FitResult(
+        stopped_by=training.stopped_by,
+        message="",
+        epochs=len(training.history),
+        best_epoch=best.epoch,
+        best_val_loss=math.nan if best.val_loss is None else best.val_loss,
+        wall_clock_s=last.elapsed_s,
+        setup_s=training.setup_s,
+        time_to_best_s=best.elapsed_s,
+        total_s=training.total_s - training.evaluation_s,
+        s_per_epoch=last.elapsed_s / len(training.history),
+        samples_per_s=math.nan,
+        peak_memory_bytes=0,
+        n_parameters=0,
+        backend=Backend.EAGER,
+        backend_fallback="",
+        precision=Precision.FP32,
+        history=tuple(training.history),
+        model=None,
+    )
+    ended = Ended(
+        training=as_fitted, evaluation_s=training.evaluation_s, target_val_loss=target_val_loss
+    )
+    return {
+        "best_epoch": best.epoch,
+        "val_loss": best.val_loss,
+        "s_per_epoch": as_fitted.s_per_epoch,
+        **measured_times(ended),
+    }
+
 
 PROTOCOL = 1
 """Of the document that a program gets, and of its lines."""
@@ -74,15 +219,11 @@ def run_program(
 
 
 def refuse_another(job: TrialJob, program: Program) -> None:
-    """Raises TrainerLostError where the program, or the clock, is another one by now: no trial
-    would compare.
+    """Raises TrainerLostError where the program is another one by now: no trial would
+    compare.
 
     A folder that is not there is the program's own failure.
     """
-    try:
-        program.refuse_other_clock(job.study)
-    except UsageError as error:
-        raise TrainerLostError(str(error)) from None
     try:
         as_it_was = program.digest() == job.definition.model_source
     except UsageError as error:

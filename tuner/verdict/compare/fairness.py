@@ -12,7 +12,6 @@ from tuner.config import LATER_SETTINGS
 from tuner.config.loss_term import LossTerm
 from tuner.errors import UsageError
 from tuner.record import Recorded
-from tuner.study.results import clock_of
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.other_clocks import refuse_other_clocks
 from tuner.verdict.other_windows import refuse_other_windows
@@ -70,7 +69,6 @@ def differences(studies: Sequence[StudySnapshot]) -> list[str]:
             lambda s: _used(s, lambda run: run.backend),
         ),
         _differ(studies, "PyTorch versions differ", _torch),
-        _differ(studies, "Versions of the clock differ, so times do not compare", _clocks),
         _differ(studies, "Picks were chosen from different fronts", _front),
         _differ(studies, "Verification sessions differ: times were not interleaved", _sessions),
     ]
@@ -81,9 +79,6 @@ def differences(studies: Sequence[StudySnapshot]) -> list[str]:
     found += [_without_test(each) for each in studies]
     found += [_disturbed(each) for each in studies]
     found += [_seed_ignored(each) for each in studies]
-    found += [
-        f"{each.name}: {differ}" for each in studies if (differ := each.results.clocks_differ)
-    ]
     return [each for each in found if each]
 
 
@@ -134,13 +129,6 @@ def _front(study: StudySnapshot) -> str:
 
 def _torch(study: StudySnapshot) -> str:
     return _used(study, lambda run: (run.versions or {}).get("torch"))
-
-
-def _clocks(study: StudySnapshot) -> str:
-    """Of all times: those of the front, and those of the finished verification runs."""
-    verified = _used(study, lambda run: str(clock_of(run)))
-    versions = {*map(str, study.results.clocks), *filter(None, verified.split("/"))}
-    return "/".join(sorted(versions))
 
 
 def _sessions(study: StudySnapshot) -> str:

@@ -143,18 +143,3 @@ def test_different_devices_share_no_time_and_say_so(compared: Compared) -> None:
     assert any(
         line.startswith("Devices differ, so times do not compare") for line in mixed.fairness
     )
-
-
-def test_times_of_different_clocks_are_told(compared: Compared) -> None:
-    original, rmsnorm = compared.studies()
-    assert not any("clock" in line for line in compare([original, rmsnorm]).fairness)
-    first, *others = rmsnorm.results.records
-    timed = dataclasses.replace(
-        first, recorded=dataclasses.replace(first.recorded, clock_version=2)
-    )
-    mixed = dataclasses.replace(rmsnorm.results, records=(timed, *others))
-    found = compare([original, dataclasses.replace(rmsnorm, results=mixed)]).fairness
-    assert [line for line in found if "clock" in line] == [
-        "Versions of the clock differ, so times do not compare: demo-original 1, demo-rmsnorm 1/2.",
-        f"demo-rmsnorm: {mixed.clocks_differ}",
-    ]

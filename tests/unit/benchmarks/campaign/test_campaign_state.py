@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 from tuner.storage.database import open_database
-from tuner.storage.schema import SCHEMA_VERSION
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
 from tuner.verdict.queue import verifications_of
@@ -83,26 +82,6 @@ def test_exported_studies_are_a_state_to_go_on_from(modules: Any, tmp_path: Path
     (tmp_path / "quick-small-original.json.gz").write_bytes(b"\x1f\x8bno such thing")
     with pytest.raises(SystemExit, match=r"quick-small-original\.json\.gz"):
         state.restore_exports(tmp_path, tmp_path / "third", ["quick-small-original"])
-
-
-def test_a_state_of_an_older_revision_goes_on_with_this_one_s_tables(
-    modules: Any, tmp_path: Path
-) -> None:
-    state = modules["state"]
-    old = REPOSITORY / "tests" / "integration" / "storage" / "version-1" / "sqlite.sql"
-    with contextlib.closing(sqlite3.connect(tmp_path / state.DATABASE)) as database:
-        database.executescript(old.read_text(encoding="utf-8"))
-        seen = {"seen_at": time.time(), "stopped": 0}  # of a call that was killed a moment ago
-        database.execute("UPDATE tuner_workers SET seen_at = :seen_at, stopped = :stopped", seen)
-        database.commit()
-        assert database.execute("SELECT count(*) FROM tuner_workers").fetchone()[0] > 0
-    state.modernise(tmp_path)
-    with contextlib.closing(sqlite3.connect(tmp_path / state.DATABASE)) as database:
-        assert database.execute("SELECT version FROM tuner_schema").fetchone()[0] == SCHEMA_VERSION
-        database.execute("UPDATE tuner_schema SET version = 1000")
-        database.commit()
-    with pytest.raises(SystemExit, match="cannot be used with this revision"):
-        state.modernise(tmp_path)
 
 
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.9])

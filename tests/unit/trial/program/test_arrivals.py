@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.programs import HEAD, heard_by, program_job, trained
 from tuner.config import EpochRecord
-from tuner.trial.program import program_process, program_reader
+from tuner.trial.program import program_process
 from tuner.trial.program.program_lines import ProgramError
 from tuner.trial.program.program_process import ProgramProcess
 
@@ -111,7 +111,7 @@ def test_lines_that_nobody_has_read_yet_do_not_pile_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program waits, as it would with any pipe that is full."""
-    monkeypatch.setattr(program_reader, "PENDING_BYTES", 1 << 20)
+    monkeypatch.setattr(program_process, "PENDING_BYTES", 1 << 20)
     text = "for number in range(200000): print('{}', file=report)\nreport.flush()\n"
     with process_of(tmp_path, text) as running:
         lines = running.lines()

@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tests.support.programs import failure_of, program_job, trained
-from tuner.trial.program import program_reader
+from tuner.trial.program import program_process
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -83,7 +83,7 @@ WRONG = {
 def test_what_a_program_does_wrong_is_its_trials_failure(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_reader, "PRINTED_BYTES", 32 << 20)
+    monkeypatch.setattr(program_process, "PRINTED_BYTES", 32 << 20)
     text, said = WRONG[what]
     ends = "raise SystemExit" in text
     hangs = "" if ends or "exit" in said or "lack" in said or "SIG" in said else "\ntime.sleep(9)"

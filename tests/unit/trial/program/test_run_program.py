@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -11,10 +10,6 @@ from optuna.trial import TrialState
 
 from tests.support.programs import failure_of, heard_by, program_job, trained
 from tuner.config import EpochRecord
-from tuner.spec import program
-from tuner.spec.program import ClockLabel
-from tuner.trial.job import TrialJob
-from tuner.trial.program import program_result
 from tuner.trial.survival import TrainerLostError
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -41,7 +36,7 @@ def test_a_program_is_told_its_trial_and_its_values_are_recorded(tmp_path: Path)
     assert told["hyperparameters"] == {"rate": 0.1}
     assert told["seed"] == recorded.seed
     assert (told["trial"], told["max_epochs"], told["resume"]) == (4, 5, None)
-    assert (recorded.clock, recorded.clock_version) == ("process", 1)
+    assert recorded.clock == "process"
     assert (recorded.converged, recorded.epochs, recorded.best_epoch) == (True, 3, 2)
     assert (recorded.val_loss, recorded.test_mql, recorded.val_mql) == (0.3, 0.25, 0.35)
     assert (recorded.n_parameters, recorded.peak_memory_bytes) == (7, 9)
@@ -81,30 +76,6 @@ def test_a_program_that_was_changed_trains_no_trial(tmp_path: Path) -> None:
         file.write("# changed\n")
     with pytest.raises(TrainerLostError, match="is not what it was when the study was made"):
         trained(job)
-
-
-def of_clock_version(job: TrialJob, version: int) -> TrialJob:
-    """The same, of a study that was made with another version of the clock."""
-    assert job.definition.program is not None
-    program = job.definition.program.model_copy(update={"clock_version": version})
-    return dataclasses.replace(job, definition=dataclasses.replace(job.definition, program=program))
-
-
-def test_a_study_by_another_version_of_the_clock_is_not_gone_on_with(tmp_path: Path) -> None:
-    with pytest.raises(
-        TrainerLostError, match="by version 7 of the clock process, and this tuner has version 1"
-    ):
-        trained(of_clock_version(program_job(tmp_path), 7))
-
-
-def test_the_version_of_the_clock_is_that_of_the_code_that_timed_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(program, "CLOCK_VERSIONS", {ClockLabel.PROCESS: 7})
-    monkeypatch.setattr(program_result, "CLOCK_VERSIONS", {ClockLabel.PROCESS: 7})
-    result = trained(of_clock_version(program_job(tmp_path), 7))
-    assert result is not None
-    assert result.recorded.clock_version == 7
 
 
 def test_a_callbacks_clock_counts_and_cannot_run_ahead(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""One script a schema version; never changed once a version is out."""
