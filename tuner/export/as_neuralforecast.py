@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tuner.export.as_python import comment
 from tuner.export.best_config import BestConfig
 from tuner.export.neuralforecast_model import arguments
-from tuner.export.script_text import literal
+from tuner.export.script_text import comment, literal
 from tuner.models.names import library_class
 from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
 from tuner.models.registry import check_name

@@ -8,7 +8,7 @@ from typing import Any
 
 from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig
-from tuner.export.headline import headline
+from tuner.export.script_text import headline
 from tuner.files.toml_text import toml_key, toml_value
 
 

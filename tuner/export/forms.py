@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import cast
+from pathlib import Path
 
 from tuner.errors import UsageError, unknown_name
+from tuner.export import as_darts, as_json, as_neuralforecast, as_python, as_toml
 from tuner.export.best_config import BestConfig
 from tuner.export.no_network import refuse_program
 from tuner.models.names import social_names
 
-FORMATS = ("json", "toml", "python", "neuralforecast", "darts")
+FORMS = {
+    "json": as_json.render,
+    "toml": as_toml.render,
+    "python": as_python.render,
+    "neuralforecast": as_neuralforecast.render,
+    "darts": as_darts.render,
+}
+FORMATS = tuple(FORMS)
 
 RECORDS = ("json", "toml")
 
@@ -19,13 +25,13 @@ RECORDS = ("json", "toml")
 def render(config: BestConfig, form: str) -> str:
     """`config` as text.
 
-    `json` and `toml` are its record. The others are scripts: `python` trains it with torch, pandas
-    and numpy alone, `neuralforecast` and `darts` with these libraries.
+    `json` and `toml` are its record. The others are scripts: `python` trains it with tuner,
+    `neuralforecast` and `darts` with these libraries.
 
     Raises:
         UsageError: unknown form, or one that this configuration does not have.
     """
-    if form not in FORMATS:
+    if form not in FORMS:
         raise unknown_name("format", form, FORMATS)
     if config.definition.program is not None and form not in RECORDS:
         refuse_program(config.definition, config.study, f"--format {form}")
@@ -34,5 +40,31 @@ def render(config: BestConfig, form: str) -> str:
             f"--format {form} has no Social-xLSTM yet; use --format toml or json, and tuner train "
             "for a model that forecasts"
         )
-    module = importlib.import_module(f"tuner.export.as_{form}")
-    return cast("Callable[[BestConfig], str]", module.render)(config)
+    return FORMS[form](config)
+
+
+def render_files(config: BestConfig, form: str, path: Path) -> dict[Path, str]:
+    """The files that `tuner best --output` writes: `path`, and beside a script of the form `python`
+    the network alone, `best_network.py` beside `best.py`.
+
+    Raises:
+        UsageError: as `render`; or a script of this form is to be no `.py`.
+    """
+    found = {path: render(config, form)}
+    if form == "python":
+        found[network_path(path)] = as_python.render_network(config)
+    return found
+
+
+def network_path(path: Path) -> Path:
+    """Where the network of a script of the form `python` goes.
+
+    Raises:
+        UsageError: the script is to be no `.py`.
+    """
+    if path.suffix != ".py":
+        raise UsageError(
+            f"{path}: expected a file name that ends in .py; the network alone goes beside it, as "
+            "NAME_network.py"
+        )
+    return path.with_name(f"{path.stem}_network.py")

@@ -1,7 +1,7 @@
-"""The mLSTM: a matrix memory with exponential gates, in three forms of one function.
+"""The mLSTM: a matrix memory with exponential gates, in two forms of one function.
 
 Source: Beck et al., "xLSTM: Extended Long Short-Term Memory", NeurIPS 2024 (arXiv:2405.04517):
-equations 19 to 27 (recurrent, stabilised as in appendix A) and appendix A.3 (parallel). Written
+equations 19 to 27, stabilised as in appendix A, and appendix A.3 (parallel). Written
 from the paper.
 
 Exponents are differences from a stabiliser, so none is above 0. It cancels out of the result, and
@@ -62,34 +62,6 @@ def mlstm_last(
     decay = functional.logsigmoid(forget_gate).cumsum(dim=-1)
     exponents = (decay[..., -1:] - decay + input_gate).unsqueeze(-2)  # (R, A, 1, S)
     return _retrieved(query, key, value, exponents)
-
-
-def mlstm_recurrent(
-    query: Tensor, key: Tensor, value: Tensor, input_gate: Tensor, forget_gate: Tensor
-) -> Tensor:
-    """The same, step by step, with memory (R, A, D, D), normaliser (R, A, D) and stabiliser
-    (R, A): what the other two are checked against. Shapes as in `mlstm_parallel`.
-    """
-    key = key / math.sqrt(key.shape[-1])
-    forgotten = functional.logsigmoid(forget_gate)
-    memory = torch.zeros_like(key[..., 0, :, None] * value[..., 0, None, :])
-    normaliser = torch.zeros_like(key[..., 0, :])
-    stabiliser = torch.full_like(input_gate[..., 0], -math.inf)
-    found = []
-    for step in range(query.shape[-2]):
-        entering = input_gate[..., step]
-        before, stabiliser = (
-            stabiliser,
-            torch.maximum(forgotten[..., step] + stabiliser, entering).detach(),
-        )
-        kept = torch.exp(forgotten[..., step] + before - stabiliser).unsqueeze(-1)  # (R, A, 1)
-        added = torch.exp(entering - stabiliser).unsqueeze(-1)
-        k, v, q = key[..., step, :], value[..., step, :], query[..., step, :]
-        memory = kept.unsqueeze(-1) * memory + (added * k).unsqueeze(-1) * v.unsqueeze(-2)
-        normaliser = kept * normaliser + added * k
-        divisor = _divisor((normaliser * q).sum(-1, keepdim=True), stabiliser.unsqueeze(-1))
-        found.append((q.unsqueeze(-2) @ memory).squeeze(-2) / divisor)
-    return torch.stack(found, dim=-2)
 
 
 def single(numbers: Tensor) -> Tensor:
