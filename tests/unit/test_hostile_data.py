@@ -31,7 +31,7 @@ from tuner.export import FORMATS, BestConfig, as_darts, as_python, load_best, re
 from tuner.export.as_darts import RENAMED, TAKEN
 from tuner.export.best_config import to_config
 from tuner.export.bundle import Bundle, Name, bundle
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.report.figures.draw import draw
 from tuner.study.archive import Archive, read_archive
 from tuner.study.note import describe

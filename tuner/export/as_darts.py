@@ -13,10 +13,8 @@ from typing import Any
 from tuner.data.source_kinds import LATER
 from tuner.errors import UsageError
 from tuner.export.as_python import IN_TORCHS_WORDS, OWN_IMPORTS, built_by, sizes_given
-from tuner.export.best_config import BestConfig
+from tuner.export.best_config import BestConfig, protocol, refuse_untrainable
 from tuner.export.bundle import Name, bundle
-from tuner.export.neuralforecast_model import refuse_untrainable
-from tuner.export.protocol_settings import protocol
 from tuner.export.script_text import comment, literal, users_class
 from tuner.models.names import library_class, names_own_code
 

@@ -12,9 +12,8 @@ from enum import Enum
 from typing import Any
 
 from tuner.config import LossTerm, TrainingSettings
-from tuner.export.best_config import BestConfig
+from tuner.export.best_config import PROTOCOL_SETTINGS, BestConfig
 from tuner.export.bundle import Name, bundle, entry_text, names_in
-from tuner.export.protocol_settings import PROTOCOL_SETTINGS
 from tuner.export.script_text import comment, literal, users_class
 from tuner.models.names import library_class, names_own_code
 from tuner.models.readings import reading_of

@@ -1,18 +1,56 @@
-"""The forms a configuration is written in, by name; each has a module of its own."""
+"""The forms a configuration is written in, by name: its record here, each script in a module of its
+own.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from tuner.errors import UsageError, unknown_name
-from tuner.export import as_darts, as_json, as_neuralforecast, as_python, as_toml
-from tuner.export.best_config import BestConfig
-from tuner.export.no_network import refuse_program
+from tuner.export import as_darts, as_neuralforecast, as_python
+from tuner.export.best_config import BestConfig, refuse_program
+from tuner.export.script_text import headline
+from tuner.files.toml_text import toml_key, toml_value
 from tuner.models.names import social_names
 
+
+def json_of(config: BestConfig) -> str:
+    """The document of `BestConfig.as_dict`."""
+    return json.dumps(config.as_dict(), indent=2, allow_nan=False)
+
+
+def toml_of(config: BestConfig) -> str:
+    """The document of `BestConfig.as_dict`, under comments that say what it is. TOML has no null:
+    such keys are left out.
+    """
+    plain = {key: value for key, value in config.as_dict().items() if value is not None}
+    lines = [*(f"# {line}" for line in headline(config)), ""]
+    lines += [
+        f"{key} = {_value(value)}" for key, value in plain.items() if not isinstance(value, dict)
+    ]
+    for key, table in plain.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{key}]"]
+            lines += [
+                f"{toml_key(name)} = {_value(value)}"
+                for name, value in table.items()
+                if value is not None
+            ]
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    try:
+        return toml_value(value)
+    except ValueError as error:
+        raise UsageError(f"{error}; use --format json") from None
+
+
 FORMS = {
-    "json": as_json.render,
-    "toml": as_toml.render,
+    "json": json_of,
+    "toml": toml_of,
     "python": as_python.render,
     "neuralforecast": as_neuralforecast.render,
     "darts": as_darts.render,

@@ -9,7 +9,7 @@ from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.files.meaning import In
+from tuner.files.kinds import In
 from tuner.record import Recorded, names_in
 from tuner.storage.records import TrialResult
 from tuner.study.over_runs import over_runs

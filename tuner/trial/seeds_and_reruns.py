@@ -24,7 +24,7 @@ from optuna.trial import TrialState
 from tuner.config import StopReason
 from tuner.data.windows import DeviceData
 from tuner.files.durable import read_regular, write_durably
-from tuner.files.meaning import In
+from tuner.files.kinds import In
 from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord

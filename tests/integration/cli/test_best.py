@@ -17,7 +17,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.refusals import refused
 from tuner.errors import TunerError, UsageError
 from tuner.export import FORMATS, load_best
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import read_archive

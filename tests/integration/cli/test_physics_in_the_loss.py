@@ -21,7 +21,7 @@ from tuner import RunConfig, evaluate, fit, load_data, load_model
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.export import BestConfig, load_best, render
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.models.own import load_class
 from tuner.training.own_term import tried_term
 

@@ -23,7 +23,7 @@ from tuner.errors import UsageError
 from tuner.export import BestConfig, render
 from tuner.export.as_python import render_network
 from tuner.export.forms import network_path
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.models.names import builtin_names
 from tuner.training import evaluate, fit
 

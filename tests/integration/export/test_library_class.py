@@ -24,10 +24,9 @@ from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.export import BestConfig, load_best, render
 from tuner.export.as_python import render_network
-from tuner.export.neuralforecast_model import arguments
-from tuner.export.recipe import Recipe
+from tuner.export.best_config import library_arguments
 from tuner.export.saved_model import describe, load_model, save_model
-from tuner.export.train import Trained, save_trained, train_seeds
+from tuner.export.train import Recipe, Trained, save_trained, train_seeds
 from tuner.models.registry import build_model
 from tuner.training import fit
 
@@ -146,7 +145,7 @@ def test_a_univariate_class_gets_windows_of_one_series_and_the_librarys_scaling(
         "[space.dilations]\ntype = 'choice'\nchoices = ['[1, 2]', '[1, 3]']\n"
     )
     config = of_study(tmp_path, "TCN", own)
-    given = arguments(config)
+    given = library_arguments(config)
     assert given["dilations"] == json.loads(str(config.params["dilations"]))
     assert given["encoder_hidden_size"] == 8
     assert given["windows_batch_size"] == 128 * 3

@@ -7,7 +7,7 @@ import pytest
 
 from tuner.bench.contender import Round, Scope
 from tuner.bench.measurement import Measurement
-from tuner.bench.rows import summarise
+from tuner.bench.report import summarise
 
 Turn = Callable[..., Round]
 Measured = Callable[..., Measurement]

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from optuna.trial import TrialState
 
-from tuner.export.how_chosen import how_chosen
-from tuner.export.pick import Picked
+from tuner.export.pick import Picked, how_chosen
 from tuner.record import Recorded
 from tuner.report.terminal.tables import print_status, print_summary
 from tuner.storage.records import TrialResult

@@ -9,10 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tuner.models.social_xlstm.encoder import Encoder, MatrixBlock
-from tuner.models.social_xlstm.matrix_cell import Gates, OwnCell, PackageCell, package_function
-from tuner.models.social_xlstm.matrix_memory import _divisor, mlstm_last, mlstm_parallel
-from tuner.models.social_xlstm.scalar_memory import slstm
+from tuner.models.social_xlstm.encoder import Encoder, MatrixBlock, slstm
+from tuner.models.social_xlstm.matrix_cell import (
+    Gates,
+    OwnCell,
+    PackageCell,
+    _divisor,
+    mlstm_last,
+    mlstm_parallel,
+    package_function,
+)
 from tuner.models.social_xlstm.variant_settings import Cell, Kind, VariantSettings
 
 ROWS, HEADS, STEPS, SIZE = 3, 2, 40, 8
