@@ -12,8 +12,7 @@ from typing import Any
 
 from rich.table import Table
 
-from tuner.bench.contender import sizes
-from tuner.bench.measurement import Measurement
+from tuner.bench.contender import Measurement, sizes
 from tuner.display.terminal import make_console
 from tuner.files.durable import put
 

@@ -85,6 +85,8 @@ def best(options: BestOptions) -> int:
     form = options.output_format
     if options.json and form not in (None, Format.JSON):
         raise UsageError(f"--json and --format {form} exclude each other; choose one")
+    if options.json and options.output is not None:
+        raise UsageError("--json prints and --output writes; say --format json --output FILE")
     chosen = form or (Format.JSON if options.json else Format.TOML)
     if options.output is not None:
         _check_output(options.output, chosen, force=options.force)
@@ -120,4 +122,4 @@ def _give(found: BestConfig, form: Format, output: Path | None) -> None:
             put(path, (text.rstrip("\n") + "\n").encode())
         except OSError as error:
             raise DataError(f"{path}: cannot be written ({error.strerror})") from None
-        note(f"wrote {path}")
+        typer.echo(shown_lines(f"wrote {path}"))

@@ -115,11 +115,7 @@ def test_two_files_are_written_and_only_over_those_of_this_command(
     words = f"--variant rmsnorm --format python --output {tmp_path}/best.py"
     for _ in range(2):
         done = best(folder, words)
-        assert done.out == ""
-        assert done.lines == [
-            f"tuner: wrote {tmp_path}/best.py",
-            f"tuner: wrote {tmp_path}/best_network.py",
-        ]
+        assert done.out == f"wrote {tmp_path}/best.py\nwrote {tmp_path}/best_network.py\n"
     assert "def build_network()" in (tmp_path / "best_network.py").read_text(encoding="utf-8")
     script = best(folder, "--variant rmsnorm --format python")
     assert script.out == (tmp_path / "best.py").read_text(encoding="utf-8")
@@ -127,6 +123,7 @@ def test_two_files_are_written_and_only_over_those_of_this_command(
     (tmp_path / "best_network.py").write_text("mine", encoding="utf-8")
     assert "best_network.py: is there already" in best(folder, words, code=2).err
     assert "ends in .py" in best(folder, words.replace("best.py", "best"), code=2).err
+    assert "--format json --output FILE" in best(folder, "--json --output b", code=2).err
     best(folder, f"--variant rmsnorm --format json --output {tmp_path}/best.json")
     assert json.loads((tmp_path / "best.json").read_text())["variant"] == "rmsnorm"
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tuner.bench.contender import Round, Scope
-from tuner.bench.measurement import Measurement
+from tuner.bench.contender import Measurement, Round, Scope
 from tuner.bench.report import summarise
 
 Turn = Callable[..., Round]

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
+from tuner.bench.contender import Measurement
 from tuner.bench.ladder.to_convergence import Ladder, Rung, Trained, Trainings
-from tuner.bench.measurement import Measurement
 from tuner.bench.report import Circumstances, summarise, write_table
 from tuner.config import StopReason
 from tuner.display.terminal import make_console
