@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.files import kinds
-from tuner.files.kinds import Kind
-from tuner.files.meaning import In, Meaning, OverSeeds
+from tuner.files.kinds import In, Kind, Meaning, OverSeeds
 from tuner.files.plain import excerpt, harmless, harmless_data
 
 SCORES = {

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tuner.config import ModelShapes
-from tuner.models import elementwise
+from tuner.models import dropout
 from tuner.models.fused import FusedTSMixer
 from tuner.models.fused.launch_order import Launching
 from tuner.models.fused.layout import layout_of, whole_of
@@ -73,7 +73,7 @@ def masks_given(masks: list[Tensor], scale: float, *, transposed: bool) -> Itera
         return mask.transpose(1, 2) if transposed else mask
 
     with mock.patch.multiple(
-        elementwise,
+        dropout,
         relu_dropout=lambda x, p, training: torch.relu(x) * kept(x),
         dropout=lambda x, p, training: x * kept(x),
         add_dropout=lambda residual, x, p, training: residual + x * kept(x),

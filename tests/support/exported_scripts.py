@@ -1,4 +1,4 @@
-"""Scripts as `tuner best --format python` writes them, loaded as modules."""
+"""Scripts as `tuner best` writes them, loaded as modules."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def of_variant(
     )
 
 
-def loaded(config: BestConfig, monkeypatch: pytest.MonkeyPatch) -> Any:
+def loaded(config: BestConfig, monkeypatch: pytest.MonkeyPatch, form: str = "python") -> Any:
     """The script as a module, its training not begun."""
     module = ModuleType("exported_script")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(render(config, "python"), "best.py", "exec"), module.__dict__)
+    exec(compile(render(config, form), "best.py", "exec"), module.__dict__)
     return module
 
 

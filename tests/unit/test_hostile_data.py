@@ -11,7 +11,7 @@ import json
 import random
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ from tests.support.hostile_data import (
 )
 from tests.support.paths import REPOSITORY
 from tuner.api import to_frame
+from tuner.config import TrainingSettings
 from tuner.errors import TunerError
 from tuner.export import FORMATS, BestConfig, as_darts, as_python, load_best, render
 from tuner.export.as_darts import RENAMED, TAKEN
 from tuner.export.best_config import to_config
 from tuner.export.bundle import Bundle, Name, bundle
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.report.figures.draw import draw
 from tuner.study.archive import Archive, read_archive
 from tuner.study.note import describe
@@ -38,7 +39,19 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.verified import group_runs
 
-SCRIPTS = ("python", "neuralforecast", "darts")
+SCRIPTS = ("python", "neuralforecast", "darts", "network")
+CHANGED = {
+    "max_epochs": 3,
+    "patience": 3,
+    "min_delta": 0.5,
+    "gradient_clip": 2.0,
+    "learning_rate_decay": 0.5,
+    "accumulate": 3,
+    "checkpoint_activations": True,
+    "validate_every": 3,
+    "loss": {"term": "x.py:X", "weight": 1.0},
+}
+"""Settings of training that are not the usual ones."""
 CSV = {
     "source": {"kind": "csv", "time_column": "ds", "id_column": "shop"},
     "name": "shops",
@@ -46,13 +59,21 @@ CSV = {
 }
 
 
-def _bundled(roots: Iterable[Name], *, first: Iterable[str] = ()) -> Bundle:
-    return _made(tuple(roots), tuple(first))
+def _bundled(
+    roots: Iterable[Name], *, instead: Mapping[str, str], first: str | None = None
+) -> Bundle:
+    return _made(tuple(roots), first, tuple(instead.items()))
 
 
 @functools.cache
-def _made(roots: tuple[Name, ...], first: tuple[str, ...]) -> Bundle:
-    return bundle(roots, first=first)
+def _made(
+    roots: tuple[Name, ...], first: str | None, instead: tuple[tuple[str, str], ...]
+) -> Bundle:
+    return bundle(roots, first=first, instead=dict(instead))
+
+
+def text_of(config: BestConfig, form: str) -> str:
+    return as_python.render_network(config) if form == "network" else render(config, form)
 
 
 @pytest.fixture(autouse=True)
@@ -134,24 +155,34 @@ def shape(config: BestConfig) -> tuple[Any, ...]:
     )
     taken = tuple(key for key in settings if RENAMED.get(key, key) in TAKEN)
     windows = bool(config.provenance["training_windows"])
-    return config.definition.task["source"]["kind"], network, bool(settings), taken, windows
+    usual = TrainingSettings()
+    training = tuple(
+        name for name in CHANGED if getattr(config.training, name) != getattr(usual, name)
+    )
+    source = config.definition.task["source"]["kind"]
+    precision, built_in = str(config.training.precision), config.task in ("etth", "demo")
+    how = (training, precision, built_in)
+    return source, network, bool(settings), taken, windows, how
 
 
 @functools.cache
 def code_of(of: tuple[Any, ...], form: str) -> list[str]:
     """The statements of a benign study's script of that shape."""
-    kind, network, settings, taken, windows = of
+    kind, network, settings, taken, windows, (training, precision, built_in) = of
     study = json.loads(benign("demo"))
     if kind != "demo":
         study["definition"]["task"] |= json.loads(benign(kind))["definition"]["task"]
     model = {"file": "x.py:X", "module": "x:X"}.get(network, network)
     given = dict.fromkeys(taken, 1) or ({"depth": 1} if settings else {})
     study["definition"]["architecture"] = {"model": model, "settings": given}
+    study["definition"]["training"] |= {name: CHANGED[name] for name in training}
+    study["definition"]["training"]["precision"] = precision
+    study["definition"]["task"]["name"] = "demo" if built_in else "shops"
     if not windows:
         for trial in study["trials"]:
             trial["attributes"].pop("samples_per_s", None)
     Path("benign.json").write_text(json.dumps(study), encoding="utf-8")
-    return statements(render(configs(read_archive(Path("benign.json")))[0], form))
+    return statements(text_of(configs(read_archive(Path("benign.json")))[0], form))
 
 
 def configs(archive: Archive) -> list[BestConfig]:
@@ -174,9 +205,9 @@ def check_exports(archive: Archive) -> int:
     """Every form of a study's configurations holds none but our code; how many were written."""
     written = 0
     for config in configs(archive):
-        for form in FORMATS:
+        for form in (*FORMATS, "network"):
             try:
-                text = render(config, form)
+                text = text_of(config, form)
             except TunerError:
                 continue
             written += 1
@@ -242,7 +273,7 @@ def test_the_benign_studies_are_read_and_written(tmp_path: Path) -> None:
     for kind in KINDS:
         (tmp_path / "x.json").write_text(benign(kind), encoding="utf-8")
         archive = read_archive(tmp_path / "x.json")
-        assert check_exports(archive) == len(FORMATS)
+        assert check_exports(archive) == len(FORMATS) + 1
         check_readers(archive, tmp_path / "x.json", figures=kind == "demo")
 
 

@@ -23,7 +23,7 @@ from tests.support.paths import REPOSITORY
 from tuner.config import TrainingSettings
 from tuner.data.task import load_task, task_of
 from tuner.errors import TunerError
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file
 from tuner.study.note import describe

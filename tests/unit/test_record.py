@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import BENCHMARKS, REPOSITORY
-from tuner.files.meaning import In, OverSeeds
+from tuner.files.kinds import In, OverSeeds
 from tuner.record import MEANINGS, SCORES, Recorded, checked, names_in
 from tuner.study.archive import read_archive, write_archive
 

@@ -1,9 +1,15 @@
 """`tuner bench`: our backends, darts and neuralforecast on the same job, interleaved in one run."""
 
 from tuner.bench.entrants import Plan, make_plan
-from tuner.bench.report import Circumstances, as_documents, print_table, write_results
+from tuner.bench.report import (
+    Circumstances,
+    Row,
+    as_documents,
+    print_table,
+    summarise,
+    write_results,
+)
 from tuner.bench.rounds import FreshProcessError, run_bench
-from tuner.bench.rows import Row, summarise
 
 __all__ = [
     "Circumstances",

@@ -23,7 +23,7 @@ from tuner.bench.lightning import (
 )
 from tuner.config import RunConfig
 from tuner.data.prepare import PreparedData
-from tuner.export.neuralforecast_model import of_class
+from tuner.export.best_config import of_class
 from tuner.models.names import library_class
 from tuner.models.of_neuralforecast.build import find_class
 from tuner.models.registry import network_arguments

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tuner.bench.contender import Contender
-from tuner.bench.measurement import Measurement
+from tuner.bench.contender import Contender, Measurement
 from tuner.bench.utilisation import UtilisationSampler
 from tuner.devices import Gpu
 from tuner.errors import UsageError, first_line

@@ -20,8 +20,7 @@ from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
     from tuner.bench import Circumstances, Plan
-    from tuner.bench.contender import Job
-    from tuner.bench.measurement import Measurement
+    from tuner.bench.contender import Job, Measurement
 
 
 @takes(BenchOptions)

@@ -16,8 +16,8 @@ from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
     from tuner.bench import Circumstances
+    from tuner.bench.contender import Measurement
     from tuner.bench.ladder import LadderRow, Trainings
-    from tuner.bench.measurement import Measurement
     from tuner.cli.bench_options import BenchOptions
 
 OWN_SIZES = "a ladder begins with the variant's own sizes and settings"

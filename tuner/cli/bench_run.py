@@ -23,8 +23,7 @@ from tuner.worker.restart import as_given, become
 
 if TYPE_CHECKING:
     from tuner.bench import Circumstances
-    from tuner.bench.contender import Contender, Job
-    from tuner.bench.measurement import Measurement
+    from tuner.bench.contender import Contender, Job, Measurement
     from tuner.cli.bench_options import BenchOptions
     from tuner.devices import CpuCores, Gpu
 
@@ -124,7 +123,7 @@ def _go_on_afresh(
     """Become the same command in a fresh process,
     with what was measured in an open file that has no name.
     """
-    from tuner.bench.measurement import as_text
+    from tuner.bench.contender import as_text
     from tuner.devices import Gpu
 
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
@@ -141,7 +140,7 @@ def _read_carried(
     descriptor: int | None, contenders: Sequence[Contender]
 ) -> tuple[list[Measurement] | None, str]:
     """What an earlier process measured, and why its timings are not to be trusted."""
-    from tuner.bench.measurement import from_text
+    from tuner.bench.contender import from_text
 
     if descriptor is None:
         return None, ""

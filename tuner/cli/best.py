@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,8 +22,12 @@ from tuner.cli.picking import (
     ValuesName,
     picked,
 )
+from tuner.cli.replace import Force, check_free, check_placeable, is_configuration
 from tuner.display.text import shown_lines
-from tuner.errors import UsageError
+from tuner.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from tuner.export import BestConfig
 
 
 class Format(StrEnum):
@@ -56,6 +61,14 @@ class BestOptions:
             "--format", help="toml (default), json; scripts: python, neuralforecast, darts."
         ),
     ] = None
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write it here; python: FILE.py trains, FILE_network.py is the network alone.",
+        ),
+    ] = None
+    force: Force = False
     task: TaskName = "etth"
     study: Study = None
     storage: Storage = None
@@ -69,16 +82,44 @@ def best(options: BestOptions) -> int:
     Where nothing faster is surely enough as good as the default, that is the default, and a line on
     stderr says so.
     """
-    from tuner.export import render
-
     form = options.output_format
     if options.json and form not in (None, Format.JSON):
         raise UsageError(f"--json and --format {form} exclude each other; choose one")
-    found = picked(options, task=options.task)
+    if options.json and options.output is not None:
+        raise UsageError("--json prints and --output writes; say --format json --output FILE")
     chosen = form or (Format.JSON if options.json else Format.TOML)
-    typer.echo(shown_lines(render(found, chosen.value)))
+    if options.output is not None:
+        _check_output(options.output, chosen, force=options.force)
+    found = picked(options, task=options.task)
+    _give(found, chosen, options.output)
     if found.loses:
         note(found.loses)
     for line in found.notes:
         note(line)
     return 0
+
+
+def _check_output(output: Path, form: Format, *, force: bool) -> None:
+    from tuner.export.forms import network_path
+
+    for path in (output, *([network_path(output)] if form is Format.PYTHON else [])):
+        check_placeable(path)
+        check_free(path, is_configuration, force=force)
+
+
+def _give(found: BestConfig, form: Format, output: Path | None) -> None:
+    """Print the configuration, or write its files."""
+    from tuner.export.forms import render, render_files
+    from tuner.files.durable import put
+
+    if output is None:
+        typer.echo(shown_lines(render(found, form.value).rstrip("\n")))
+        if form is Format.PYTHON:
+            note("this trains it; --output best.py writes best_network.py too, the network alone")
+        return
+    for path, text in render_files(found, form.value, output).items():
+        try:
+            put(path, (text.rstrip("\n") + "\n").encode())
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+        typer.echo(shown_lines(f"wrote {path}"))

@@ -96,6 +96,12 @@ def is_forecast(path: Path) -> bool:
     return names[2:] == ["column"] and bool(levels) and all(0 < level < 1 for level in levels)
 
 
+def is_configuration(path: Path) -> bool:
+    """What `tuner best --output` writes: every form names the definition of its study."""
+    head = _head(path)
+    return b", study definition " in head or b'"definition_hash"' in head
+
+
 def is_page(path: Path) -> bool:
     """What `tuner compare --html` writes."""
     return _head(path).startswith(PAGE_STARTS)

@@ -42,8 +42,7 @@ from tuner.files.plain import excerpt
 if TYPE_CHECKING:
     from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
-    from tuner.export.recipe import Recipe
-    from tuner.export.train import Failed, Trained
+    from tuner.export.train import Failed, Recipe, Trained
 
 SEEDS_AT_MOST = 100
 
@@ -159,7 +158,7 @@ def _check(options: TrainOptions) -> None:
 
 
 def _recipe(options: TrainOptions) -> Recipe:
-    from tuner.export.recipe import Recipe, read_recipe
+    from tuner.export.train import Recipe, read_recipe
 
     if options.config is not None:
         return read_recipe(options.config)

@@ -99,8 +99,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     with printed_to_stderr(wanted=json):
         with nothing_collected():
             from tuner.models.own import methods_not_used, own_sources
-            from tuner.models.registry import pooling_of
-            from tuner.models.unused_parts import unused_parts
+            from tuner.models.registry import pooling_of, unused_parts
             from tuner.training.one_step import train_one_step
 
         architecture = file.architecture()

@@ -63,8 +63,7 @@ def check_library(task: str, data_dir: Path | None, *, json: bool) -> int:
 
 def _checked(name: str, prepared: PreparedData) -> Checked:
     with nothing_collected():
-        from tuner.models.of_neuralforecast.abilities import abilities
-        from tuner.models.of_neuralforecast.build import GIVEN
+        from tuner.models.of_neuralforecast.build import GIVEN, abilities
         from tuner.models.registry import network_arguments
         from tuner.training.one_step import train_one_step
     from tuner.spec.study_file import load_study_file

@@ -86,6 +86,8 @@ class DeviceData:
     change: Tensor  # (series, C) float64: mean absolute change from row to row, original units
     covariate_minimum: Tensor  # (series, P + F without the calendar's) float64
     covariate_scale: Tensor  # the same
+    data_hash: str = ""
+    """Of the task and what was read, as a study keeps it."""
     kept: dict[Hashable, Any] = field(default_factory=dict, init=False)
     """What was worked out of this data once and serves all trainings on it, by whoever did."""
 
@@ -176,6 +178,7 @@ def to_device(
         change=_tensor(prepared.change, device),
         covariate_minimum=_tensor(prepared.covariate_minimum, device),
         covariate_scale=_tensor(prepared.covariate_scale, device),
+        data_hash=prepared.data_hash,
     )
 
 

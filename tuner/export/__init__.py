@@ -6,8 +6,8 @@ without tuner.
 """
 
 from tuner.export.best_config import BestConfig
-from tuner.export.choice import PICKS
 from tuner.export.forms import FORMATS, render
 from tuner.export.load import is_archive, load_best
+from tuner.export.pick import PICKS
 
 __all__ = ["FORMATS", "PICKS", "BestConfig", "is_archive", "load_best", "render"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from tuner.export.as_python import comment
-from tuner.export.best_config import BestConfig
-from tuner.export.neuralforecast_model import arguments
-from tuner.export.script_text import literal
+from tuner.export.best_config import BestConfig, library_arguments
+from tuner.export.script_text import comment, literal
 from tuner.models.names import library_class
-from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
+from tuner.models.of_neuralforecast.library_source import QUANTILES_FIRST
 from tuner.models.registry import check_name
 
 CLASSES = {
@@ -102,7 +100,7 @@ class QuantilesFirst(MQLoss):
 
 def render(config: BestConfig) -> str:
     """The script."""
-    given, name = arguments(config), config.architecture.model
+    given, name = library_arguments(config), config.architecture.model
     check_name(name)
     settings = dict(config.architecture.settings)
     of_library = library_class(name)

@@ -1,293 +1,212 @@
-"""A configuration as a script of its own: it needs torch, pandas and numpy, and repeats the trial
-number for number.
+"""A configuration in Python, as two files: a script that trains it with tuner, and its network
+alone, which needs torch.
 
-Its network, losses and data features are this package's own source (`bundle`), because any
-rewriting, however equal on paper, rounds differently, and a training of some thousand steps turns
-that into another network.
+The network is this package's own source (`bundle`) with operations in torch's own words
+(`plain_operations`), so that it has the weights' names of a saved model and its forecasts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from enum import Enum
 from typing import Any
 
-from tuner.config import Backend, Precision
-from tuner.data.source_kinds import LATER
-from tuner.errors import UsageError
-from tuner.export.best_config import BestConfig, cores_of
+from tuner.config import LossTerm, TrainingSettings
+from tuner.export.best_config import PROTOCOL_SETTINGS, BestConfig
 from tuner.export.bundle import Name, bundle, entry_text, names_in
-from tuner.export.headline import headline, one_line
-from tuner.export.protocol_settings import protocol
-from tuner.export.script_text import library_of, literal, sizes_of, users_class, users_term
+from tuner.export.script_text import comment, literal, users_class
 from tuner.models.names import library_class, names_own_code
 from tuner.models.readings import reading_of
 from tuner.models.registry import check_name
 
 NETWORK = "tuner.models.tsmixer"
-TRAINING = "tuner.export.standalone.training"
-STEP = "tuner.export.standalone.script_step"
-DATA = "tuner.export.standalone.windows_of_series"
-OF_LIBRARY = "tuner.models.of_neuralforecast.build"
-FORECAST_FILE = "tuner.export.standalone.forecast_file"
-ADDED_TERM = "tuner.training.added_term"
-DARTS_INTERFACE = "tuner.models.darts_interface"
-OWN_MASKS = (Backend.COMPILE.value, Backend.TRITON.value)
-"""Backends whose masks are not those of PyTorch's operations, which the script uses."""
-READERS: dict[str, tuple[Name, ...]] = {
-    "demo": (("tuner.data.demo", "demo_series"),),
-    "etth": ((DATA, "read_csv"),),
-    "csv": ((DATA, "read_csv"),),
+OWN_IMPORTS = "import importlib.util\n"
+"""What `users_class` needs."""
+IN_TORCHS_WORDS = {
+    "tuner.models.ops": "tuner.export.plain_operations",
+    "tuner.models.dropout": "tuner.export.plain_operations",
 }
-
-NETWORK_HEAD = '''\
-def network(job: Job, shapes: ModelShapes) -> nn.Module:
-    """The network of the variant."""
-'''
-
-NO_FILES = """\
-    if data is None:
-        raise ValueError("name its files by a pattern in quotes, such as 'runs/*/series.csv'")
-"""
 
 SCRIPT = """\
 {headline}
 #
-# Needs torch, pandas{library} and numpy. Run:  python THIS_FILE {arguments}
-# {repeats}
+# Trains it and prints its MQL. Needs tuner. Run:  python THIS_FILE {arguments}[--device cuda]
+import argparse
+import statistics
+import sys
+from dataclasses import replace
+
+from tuner import evaluate, fit, load_data
+from tuner.config import {names}
+from tuner.errors import TunerError
+
+CONFIG = RunConfig(
+    architecture={architecture},
+    hyperparameters=Hyperparameters.of(
+        {params}{loss}
+    ),
+    training={training},
+)
+SEEDS = {seeds}
+
+
+def train(data) -> None:
+    if data.data_hash != {data_hash}:
+        print("WARNING: this is not the data that the configuration was found on")
+    data, found = data.seeing(CONFIG.hyperparameters.input_size), []
+    for seed in SEEDS:
+        result = fit(replace(CONFIG, seed=seed), data)
+        if not result.stopped_by.completed:
+            sys.exit(f"seed {{seed}}: {{result.stopped_by}} ({{result.message}})")
+        scores = evaluate(result.model, data)
+        found.append(scores.test_mql_mean)
+        print(f"seed {{seed}}: {{result.stopped_by}} after {{result.epochs}} epochs, ", end="")
+        print(f"{{result.wall_clock_s:.2f}} s, validation loss {{result.best_val_loss:.6f}}")
+        for name, mql in scores.test_mql.items():
+            print(f"  {{name}}: test MQL {{mql:.6f}}, validation MQL {{scores.val_mql[name]:.6f}}")
+    mql = statistics.median(found)
+    print(f"all forecasts: test MQL {{mql:.6f}}, median of {{len(found)}} seed(s)")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Train one configuration and print its MQL.")
+    parser.add_argument("--task", {task}, help="etth, demo, or a task file (.toml)")
+    parser.add_argument("--data-dir", help="folder with the task's data")
+    parser.add_argument("--device", default="cpu", help="cpu (default), or cuda")
+    given = parser.parse_args()
+    try:
+        train(load_data(given.task, device=given.device, data_dir=given.data_dir))
+    except TunerError as error:
+        sys.exit(str(error))
+"""
+
+NETWORK_FILE = '''\
+{headline}
+#
+# The network alone. Needs torch{library}. Weights that 'tuner train' saved are loaded so:
+#     model = build_network()
+#     model.load_state_dict(safetensors.torch.load_file("model.safetensors"))
 from __future__ import annotations
 
 {imports}
 
-{aliases}
-
-SETTINGS: dict[str, Any] = {{
-{settings}
-}}
-
-
-{reader}
-
-
-{network}
+{aliases}{own_class}def build_network() -> nn.Module:
+    """An untrained network for the study's task: past {past}, future {future},
+    static {static} -> {forecast}, quantiles in the units of the past.
+    """
+    shapes = ModelShapes(
+{shapes}    )
+    return {built}
 
 
 {definitions}
-
-
-if __name__ == "__main__":
-    run(Job(**SETTINGS), read_series, network{more})
-"""
+'''
 
 
 def render(config: BestConfig) -> str:
-    """The script.
+    """The script that trains it.
 
     Raises:
         UsageError: a built-in variant that this tuner does not have.
     """
-    network, roots = network_function(config)
-    reader, reader_roots = read_function(config)
-    parts = parts_of_training(config)
-    made = bundle(
-        [(TRAINING, "run"), (STEP, "Job"), *reader_roots, *roots, *parts.values()],
-        first=[TRAINING, STEP, DATA, FORECAST_FILE],
-    )
-    own = names_own_code(config.architecture.model)
-    needs = ["import importlib.util"] if own or config.added_term else []
-    needs += ["from typing import cast"] if own else []
+    check_name(config.architecture.model)
+    given = config.definition.architecture
+    architecture: dict[str, Any] = {"model": given.model}
+    if given.settings:
+        architecture["settings"] = dict(given.settings)
+    values = {name: getattr(config.training, name) for name in PROTOCOL_SETTINGS}
+    usual = TrainingSettings()
+    training = {name: value for name, value in values.items() if value != getattr(usual, name)}
+    kinds = {type(value).__name__ for value in training.values() if isinstance(value, Enum)}
+    kinds |= {"LossTerm"} if config.training.loss is not None else set()
+    names = sorted({"Architecture", "Hyperparameters", "RunConfig", "TrainingSettings", *kinds})
+    built_in = config.task in ("etth", "demo")
     return SCRIPT.format(
         headline=comment(config),
-        library=library_of(config.architecture.model),
-        repeats=repeats(config),
-        arguments=f"{data_argument(config)}[--device cuda] [--forecasts FILE.csv]",
-        imports="\n".join([*needs, made.imports]),
-        aliases=made.aliases,
-        settings=settings_lines(config),
-        reader=reader,
-        network=network + term_function(config),
-        definitions=made.definitions,
-        more="".join(f", {name}={PASSED.get(name, root[1])}" for name, root in parts.items()),
+        arguments="" if built_in else "--task TASK.toml ",
+        names=", ".join(names),
+        architecture=_call("Architecture", architecture),
+        params=literal(config.hyperparameters.as_dict()),
+        loss="" if config.training.loss is None else f", loss={_argument(config.training.loss)}",
+        training=_call("TrainingSettings", training),
+        seeds=literal(list(config.provenance["seeds"])),
+        data_hash=literal(config.definition.data_hash),
+        task=f"default={literal(config.task)}" if built_in else "required=True",
     )
 
 
-def data_argument(config: BestConfig) -> str:
-    """What the script is told of its data, as its usage says it."""
-    if config.definition.task["source"].get("runs"):
-        return "['PATTERN of all files, in quotes'] "
-    named = {"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv] "}
-    return named.get(kind_of(config), "[CSV] ")
-
-
-PASSED = {"term_of": "added_term"}
-"""Where what is given is a function of the script's own, which needs the root."""
-
-
-def term_function(config: BestConfig) -> str:
-    """The function that makes what this configuration adds to its training loss; empty where that
-    is nothing.
-    """
-    loss = config.added_term
-    if loss is None:
-        return ""
-    weight = literal(loss.weight_in(config.hyperparameters.own))
-    return (
-        f"\n\n\n{users_term(loss.term)}\n\n\n"
-        "def added_term(task: Mapping[str, Any], data: Data) -> AddedTerm:\n"
-        '    """What is added to the quantile loss that is trained on."""\n'
-        f"    return term_of_script(users_term(), {weight}, task, data)"
-    )
-
-
-def parts_of_training(config: BestConfig) -> dict[str, Name]:
-    """Of a training, what only some settings take: the arguments of `run` and what is given."""
-    found: dict[str, Name] = {}
-    if config.training.precision is Precision.FP16:
-        found["scale_of"] = ("tuner.training.loss_scale", "LossScale")
-    if config.training.checkpoint_activations:
-        found["checkpointed"] = ("tuner.training.activations", "CheckpointedNetwork")
-    if config.added_term is not None:
-        found["term_of"] = ("tuner.export.standalone.script_term", "term_of_script")
-    return found
-
-
-def comment(config: BestConfig) -> str:
-    """What every script says at its head."""
-    lines = headline(config)
-    if names_own_code(config.architecture.model):
-        lines.append(f"Its network is {one_line(config.architecture.model)}, whose code runs here.")
-    if config.added_term is not None:
-        term = one_line(config.added_term.term)
-        lines.append(f"Its training loss has the term {term}, whose code runs here.")
-    return "\n".join(f"# {line}" for line in lines)
-
-
-def repeats(config: BestConfig) -> str:
-    """How near a run of the script with the trial's seed comes to the trial, in a line."""
-    backend = config.provenance.get("backend")
-    if backend in OWN_MASKS:
-        return (
-            f"The trial was trained by the backend {backend}, which draws dropout in its own way: "
-            "expect another seed's result."
-        )
-    return "With the trial's seed on the trial's kind of device it ends at the trial's test MQL."
-
-
-def kind_of(config: BestConfig) -> str:
-    """Which kind of source the task's data has."""
-    return str(config.definition.task["source"]["kind"])
-
-
-def settings_lines(config: BestConfig) -> str:
-    """The fields of a `Job`, one a line."""
-    p, accumulate = config.provenance, config.accumulate
-    given: dict[str, Any] = {
-        **replace(config.hyperparameters, own={}).as_dict(),
-        "input_size": config.shapes.input_size,
-        **protocol(config.training),
-        **({"accumulate": accumulate} if accumulate > 1 else {}),
-        "seeds": list(p["seeds"]),
-        "threads": cores_of(p["device"]),
-        "data_hash": config.definition.data_hash,
-    }
-    given.pop("loss", None)  # the script's own function
-    given["precision"] = str(given["precision"].value)
-    task = "".join(
-        f"        {literal(key)}: {literal(value)},\n"
-        for key, value in config.definition.task.items()
-    )
-    return f"    'task': {{\n{task}    }},\n" + "\n".join(
-        f"    {literal(key)}: {literal(value)}," for key, value in given.items()
-    )
-
-
-def read_function(config: BestConfig) -> tuple[str, list[Name]]:
-    """The function that reads the task's series, and what it needs."""
-    task = config.definition.task
-    source = task["source"]
-    columns = [*task["target_columns"], *task["past_covariates"], *task["future_covariates"]]
-    kind = kind_of(config)
-    check_readable({**source, "header": config.source.get("header", True)})
-    if kind == "demo":
-        rows, seed = literal(source["rows"]), literal(source["seed"])
-        sizes = f"rows={rows}, seed={seed}, n_targets={len(columns)}"
-        body = f"    return list(demo_series({sizes}))"
-    elif kind == "etth":
-        body = (
-            f"    folder, columns = Path(data or '.'), {literal(columns)}\n"
-            "    names = ('ETTh1', 'ETTh2')\n"
-            "    return [s for n in names for s in read_csv(folder / f'{n}.csv', columns, name=n, "
-            "time_column='date')]"
-        )
-    else:
-        dialect = {
-            "name": task["name"],
-            "time_column": source["time_column"],
-            "id_column": source["id_column"],
-        }
-        keys = ("separator", "decimal", "encoding", "time_format")
-        dialect |= {key: config.source[key] for key in keys if key in config.source}
-        if dialect.get("encoding", "").lower().replace("_", "-") in ("utf-8", "utf8"):
-            del dialect["encoding"]  # the reader's own, which also takes a byte order mark
-        arguments = "".join(f"        {key}={literal(value)},\n" for key, value in dialect.items())
-        many = bool(source.get("runs"))
-        path = config.source.get("path", "" if many else f"{task['name']}.csv")
-        given = f"data or {literal(path)}" if path else "data"
-        body = (
-            f"{'' if path else NO_FILES}    return {'read_runs' if many else 'read_csv'}(\n"
-            f"        {given},\n        {literal(columns)},\n{arguments}    )"
-        )
-    head = 'def read_series(data: str | None) -> list[Series]:\n    """The series of the task."""\n'
-    runs = [(DATA, "read_runs")] if source.get("runs") else []
-    return head + body, [*READERS[kind], *runs]
-
-
-OTHER_FORMATS = "use --format json, or neuralforecast, whose script reads a panel"
-
-
-def check_readable(source: Mapping[str, Any]) -> None:
-    """Refuse a file that a script cannot read: scripts read CSVs with a header and times, as they
-    are.
+def render_network(config: BestConfig) -> str:
+    """The file with the network alone.
 
     Raises:
-        UsageError: it is another.
+        UsageError: a built-in variant that this tuner does not have.
     """
-    if source["kind"] not in READERS:
-        raise UsageError(
-            f"a script does not read {source['kind']} files yet; {OTHER_FORMATS}, or write the "
-            "table as a CSV"
-        )
-    plain = {**LATER, "header": True}
-    del plain["runs"]
-    for key, usual in plain.items():
-        if source.get(key, usual) != usual:
-            told = f"a script does not know '{key}' under [source] of a task yet"
-            raise UsageError(f"{told}; {OTHER_FORMATS}")
+    sizes = {name: literal(getattr(config.hyperparameters, name)) for name in sizes_given(config)}
+    built, roots = built_by(config, sizes)
+    made = bundle([("tuner.config", "ModelShapes"), *roots], instead=IN_TORCHS_WORDS)
+    own_class = names_own_code(config.architecture.model)
+    of_library = library_class(config.architecture.model) is not None
+    s = config.shapes
+    return NETWORK_FILE.format(
+        headline=comment(config),
+        library=" and neuralforecast" if of_library else "",
+        imports=f"{OWN_IMPORTS if own_class else ''}{made.imports}",
+        aliases=f"{made.aliases}\n\n\n" if made.aliases else "\n",
+        own_class=f"{users_class(config.architecture.model)}\n\n\n" if own_class else "",
+        shapes="".join(f"        {name}={size},\n" for name, size in s.sizes().items()),
+        built=built,
+        definitions=made.definitions,
+        past=f"(B, {s.input_size}, {s.n_targets + s.n_past + s.n_future})",
+        future=f"(B, {s.horizon}, {s.n_future})" if s.n_future else "None",
+        static=f"(B, {s.n_static})" if s.n_static else "None",
+        forecast=f"(B, {s.horizon}, {s.n_targets}, {s.n_quantiles})",
+    )
 
 
-def network_function(config: BestConfig) -> tuple[str, list[Name]]:
-    """The function that builds the network of this variant, and what it needs.
+def sizes_given(config: BestConfig) -> list[str]:
+    """Of `hidden_size` and `dropout`, those that the network is built with."""
+    both = ("hidden_size", "dropout")
+    return [name for name in both if getattr(config.hyperparameters, name) is not None]
+
+
+def built_by(config: BestConfig, sizes: Mapping[str, str]) -> tuple[str, list[Name]]:
+    """The expression that builds the network for `shapes`, and what it needs of this package.
+
+    Args:
+        config: whose network it is.
+        sizes: an expression for each of `sizes_given`.
 
     Raises:
         UsageError: a built-in variant that this tuner does not have.
     """
     model = config.architecture.model
     check_name(model)
-    sizes = sizes_of(config)
+    reading, settings = reading_of(config.architecture)
+    words = [f"{name}={word}" for name, word in sizes.items()]
+    given = ", ".join([*words, *([f"**{literal(settings)}"] if settings else [])])
     of_library = library_class(model)
     if of_library is not None:
-        built = f"build_of_library({literal(of_library)}, shapes, dict({sizes}))"
-        return f"{NETWORK_HEAD}    return {built}", [(OF_LIBRARY, "build_of_library")]
+        built = f"build_of_library({literal(of_library)}, shapes, dict({given}))"
+        return built, [("tuner.models.of_neuralforecast.build", "build_of_library")]
     if ":" in model:
-        own = (
-            f"{users_class(model)}\n\n\n{NETWORK_HEAD}"
-            f"    return build_class(users_class(), shapes, dict({sizes}))"
-        )
-        return own, [(DARTS_INTERFACE, "build_class")]
+        built = f"build_class(users_class(), shapes, dict({given}))"
+        return built, [("tuner.models.darts_interface", "build_class")]
     design = entry_text(NETWORK, "DESIGNS", model)
-    chosen = reading_of(config.architecture)[0].changed
-    built, roots = f"TSMixer(shapes, {design}, {sizes})", [(NETWORK, "TSMixer")]
-    if chosen:
-        built = f"build_read(shapes, {design}, Reading(**{literal(chosen)}), {sizes})"
-        roots = [("tuner.models.read_mixer", "build_read"), ("tuner.models.readings", "Reading")]
-    return f"{NETWORK_HEAD}    return {built}", [*roots, *names_in(NETWORK, design)]
+    parts = names_in(NETWORK, design)
+    if not reading.changed:
+        return f"TSMixer(shapes, {design}, {given})", [(NETWORK, "TSMixer"), *parts]
+    built = f"build_read(shapes, {design}, Reading(**{literal(reading.changed)}), {given})"
+    roots = [("tuner.models.read_mixer", "build_read"), ("tuner.models.readings", "Reading")]
+    return built, [*roots, *parts]
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={_argument(value)}' for key, value in arguments.items())})"
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, LossTerm):
+        return _call("LossTerm", {"term": value.term, "weight": value.weight})
+    return literal(value)

@@ -20,6 +20,8 @@ PACKAGE = "tuner"
 _ROOT = Path(__file__).parent.parent
 _FOR_OUR_TOOLS = re.compile(r"\s*# (?:noqa|type: ignore|fmt:).*$", re.MULTILINE)
 
+_NOTHING: Mapping[str, str] = {}
+
 Name = tuple[str, str]
 """A module of this package and a name at its top level."""
 
@@ -49,30 +51,33 @@ class Bundle:
 class _Found:
     """What was met on the way from the roots."""
 
+    instead: Mapping[str, str]
     wanted: dict[Name, ast.stmt] = field(default_factory=dict)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     takes_from: dict[str, dict[str, None]] = field(default_factory=dict)
     annotated: set[str] = field(default_factory=set)
 
 
-def bundle(roots: Iterable[Name], *, first: Iterable[str] = ()) -> Bundle:
+def bundle(
+    roots: Iterable[Name], *, first: str | None = None, instead: Mapping[str, str] = _NOTHING
+) -> Bundle:
     """The definitions of `roots` and of all that they refer to.
 
     Args:
         roots: what is wanted.
-        first: modules to begin the text with, in this order, for a reader's sake; they may only
-            refer to the others from inside functions or annotations.
+        first: the module to begin the text with, for a reader's sake; it may only refer to the
+            others from inside functions or annotations.
+        instead: module -> another whose definitions are taken where both have the name.
 
     Raises:
         ValueError: two different definitions of one name.
     """
-    found = _Found()
+    found = _Found(instead)
     for root in roots:
         _follow(root, found)
-    order = [
-        *first,
-        *(name for name in _providers_first(found.takes_from) if name not in set(first)),
-    ]
+    order = _providers_first(found.takes_from)
+    if first is not None:
+        order = [first, *(name for name in order if name != first)]
     texts: dict[str, str] = {}
     for module in order:
         for name in (name for name, _ in _in_order(module) if (module, name) in found.wanted):
@@ -117,6 +122,9 @@ def entry_text(module: str, table: str, key: str) -> str:
 def _follow(name: Name, found: _Found) -> Name:
     """Adds a definition and all that it refers to; the name again, where it is defined."""
     name = _defined(name)
+    other_home = found.instead.get(name[0])
+    if other_home is not None and name[1] in _read(other_home).definitions:
+        name = other_home, name[1]
     if name in found.wanted:
         return name
     module = _read(name[0])

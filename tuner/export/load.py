@@ -11,10 +11,7 @@ from typing import Any
 from tuner.data.task import Task, load_task
 from tuner.errors import TunerError, UsageError
 from tuner.export.best_config import BestConfig, to_config
-from tuner.export.choice import SAME_QUALITY
-from tuner.export.how_chosen import how_chosen
-from tuner.export.of_group import pick_of_group
-from tuner.export.pick import Asked, Picked, asked
+from tuner.export.pick import SAME_QUALITY, Asked, Picked, asked, how_chosen, pick_of_group
 from tuner.files.arguments import NUMBER, PATH, TEXT, TRUTH, WHOLE, takes_kinds
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file

@@ -3,35 +3,124 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from optuna.trial import TrialState
 
 from tuner.errors import TunerError, UsageError, unknown_name
-from tuner.export.choice import (
-    PICKS,
-    SAME_QUALITY,
-    choose,
-    refuse_nothing,
-    trial_by_number,
-)
+from tuner.export.best_config import Chosen
+from tuner.pareto import Point, front_indices, knee_index
 from tuner.spec.margin import checked_margin
-from tuner.study.results import TrialRecord
+from tuner.spec.objectives import axis_title
+from tuner.study.group import Group
+from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.estimate_words import in_words
-from tuner.verdict.expected_front import Front
+from tuner.verdict.expected_front import Front, front_of_runs
 from tuner.verdict.front_by_values import Values, expected_front, single_front, verified_front
 from tuner.verdict.lacking import nothing_verified
 from tuner.verdict.no_answer import NoAnswerError
 from tuner.verdict.picks import picks_expected
 from tuner.verdict.reasons import because_of_answer, because_of_front, nothing_expected
 from tuner.verdict.recommendation import model_of
-from tuner.verdict.runs_model import RunsModel
-from tuner.verdict.same_quality import (
-    Answer,
-    recommended,
-    recommended_against,
-)
-from tuner.verdict.upper_bounds import UNBOUNDED, Bounds
+from tuner.verdict.runs_model import Estimate, RunsModel
+from tuner.verdict.same_quality import Answer, recommended, recommended_against
+from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, bounds_in_words, excess
+
+# Which trial of a study: the one that a pick names on a front within the bounds, or one by its
+# number.
+
+
+SAME_QUALITY = "same-quality"
+"""The pick of what is recommended; the others name a point of the front."""
+PICKS = (SAME_QUALITY, "mql", "time", "knee")
+
+
+def choose(
+    results: StudyResults,
+    name: str,
+    *,
+    pick: str,
+    bounds: Bounds = UNBOUNDED,
+    front: Front | None = None,
+) -> TrialRecord:
+    """The trial that `pick` names among the trials within the bounds of a front, that of single
+    runs if no other is given; `name` is the study's, for messages.
+
+    Raises:
+        TunerError: no finished trial yet, none that keeps the study's limits, or none within the
+            bounds (the nearest is named).
+    """
+    refuse_nothing(results, name)
+    front = front or front_of_runs(results)
+    rows = [row for row, point in enumerate(front.points) if excess(point, bounds) == 0]
+    if not rows:
+        raise TunerError(_nobody_within(results, name, front, bounds))
+    index = {
+        "time": 0,
+        "mql": len(rows) - 1,
+        "knee": knee_index([front.points[row] for row in rows]),
+    }[pick]
+    return front.trials[rows[index]]
+
+
+def refuse_nothing(results: StudyResults, name: str) -> None:
+    """Raises TunerError where there is no trial yet to choose, or none that keeps the study's
+    limits.
+    """
+    if not results.front:
+        running = results.of_state(TrialState.RUNNING)
+        ended = results.of_state(TrialState.PRUNED, TrialState.FAIL)
+        raise TunerError(
+            f"study {name!r} has no finished trial to choose from yet "
+            f"({running} running, {ended} ended without a result); try again later"
+        )
+    if results.infeasible:
+        raise TunerError(
+            f"no trial of study {name!r} keeps the study's limits, {results.limits}; "
+            "launch it again with other limits, or choose a trial with --trial"
+        )
+
+
+def trial_by_number(results: StudyResults, name: str, number: int) -> TrialRecord:
+    """The complete trial of that number, on the front or not.
+
+    Raises:
+        UsageError: there is no such trial (the nearest complete one is named).
+        TunerError: it has no result: it runs, waits, was pruned or failed.
+    """
+    complete = [record.number for record in results.complete]
+    nearest = min(complete, key=lambda other: (abs(other - number), other), default=None)
+    hint = (
+        "no trial is complete yet"
+        if nearest is None
+        else f"the nearest complete one is trial {nearest}"
+    )
+    record = next((record for record in results.records if record.number == number), None)
+    if record is None:
+        raise UsageError(
+            f"study {name!r} has no trial {number}; it has {len(results.records)}, and {hint}"
+        )
+    if record.number not in complete:
+        how = record.recorded.failure or record.recorded.stopped_by or "it has not ended"
+        raise TunerError(
+            f"trial {number} of study {name!r} is {record.state.name}, not COMPLETE ({how}); {hint}"
+        )
+    return record
+
+
+def _nobody_within(results: StudyResults, name: str, front: Front, bounds: Bounds) -> str:
+    if not front.points:
+        return f"no configuration of study {name!r} may be chosen: each missed on a fresh seed"
+    row = min(range(len(front.points)), key=lambda each: excess(front.points[each], bounds))
+    seconds, mql = front.points[row]
+    return (
+        f"no configuration of study {name!r} has {bounds_in_words(bounds, results.objectives)}; "
+        f"the nearest is trial {front.trials[row].number} with {seconds:.3f} s and MQL {mql:.4f}"
+    )
+
 
 BY_NUMBER = "trial"
 """Stands for the pick of a trial that was named."""
@@ -266,3 +355,124 @@ def _expected(model: RunsModel, trial: int) -> Expected | None:
     return Expected(
         seconds=float(model.seconds[row]), mql=float(model.mql[row]), runs=int(model.runs[row])
     )
+
+
+# How a configuration was chosen, as the plain data that every written form carries.
+
+
+def how_chosen(picked: Picked, objectives: Sequence[str]) -> Chosen:
+    """`objectives` are the study's, which name seconds and MQL."""
+    clock, error = objectives
+    expected = picked.expected
+    return Chosen(
+        on=None if picked.chosen_on is None else picked.chosen_on.value,
+        why=_of_split(picked.why, error),
+        expected=None
+        if expected is None
+        else {clock: expected.seconds, error: expected.mql, "runs": expected.runs},
+        recommendation=None
+        if picked.answer is None
+        else _recommendation(picked.answer, picked.own, objectives),
+        notes=tuple(_of_split(n, error) for n in picked.notes),
+    )
+
+
+def _of_split(said: str, error: str) -> str:
+    """With whose MQL it speaks of, where that is not the test split's."""
+    if "MQL" not in said or error == "test_mql":
+        return said
+    return f"{said.removesuffix('.')}. Each MQL in this is a {axis_title(error)}."
+
+
+def _recommendation(
+    answer: Answer, own: Answer | None, objectives: Sequence[str]
+) -> dict[str, Any]:
+    level = answer.against
+    return {
+        "margin": answer.margin,
+        "chance": answer.chosen.chance,
+        "sure_enough": answer.sure_enough,
+        "least_runs": answer.least_runs,
+        "default_stands": answer.default_stands,
+        "default": _estimate(answer.default, objectives),
+        "default_cut_at_epochs": answer.cut_at,
+        "nearest": _estimate(answer.nearest, objectives),
+        "against": level
+        and {
+            "study": level.study,
+            "trial": level.trial,
+            objectives[1]: level.mql,
+            "relative_error": level.error,
+            "cut_at_epochs": level.cut_at,
+        },
+        "own": own
+        and (_estimate(own.chosen, objectives) or {}) | {"default_stands": own.default_stands},
+    }
+
+
+def _estimate(found: Estimate | None, objectives: Sequence[str]) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    clock, error = objectives
+    return {
+        "trial": found.trial,
+        clock: found.seconds,
+        error: found.mql,
+        "chance": found.chance,
+        "runs": found.runs,
+    }
+
+
+# Which trial of which search: what each search of a group gives, and the one of these.
+
+
+def pick_of_group(
+    group: Group[StudySnapshot], wanted: Asked, read_reference: Callable[[str], StudySnapshot]
+) -> tuple[StudySnapshot, Picked]:
+    """The trial that is wanted, and whose it is.
+
+    Of several searches each one's own is found first. What is recommended is the fastest of these;
+    of points of fronts it is the fastest, the best, or the knee.
+
+    Raises:
+        UsageError: a trial by its number, of several searches.
+        TunerError: none of them has a trial to choose, for the reasons that they give.
+    """
+    if group.size == 1:
+        return group.members[0], pick_of(group.members[0], wanted, read_reference)
+    if wanted.trial is not None:
+        names = ", ".join(each.name for each in group.members)
+        raise UsageError(
+            f"trial {wanted.trial} of which search? name it by --study; group {group.name!r} has: "
+            f"{names}"
+        )
+    found: list[tuple[StudySnapshot, Picked]] = []
+    errors: list[TunerError] = []
+    for each in group.members:
+        try:
+            found.append((each, pick_of(each, wanted, read_reference)))
+        except UsageError:
+            raise
+        except TunerError as error:
+            errors.append(error)
+    if not found:
+        raise TunerError("; ".join(dict.fromkeys(str(error) for error in errors)))
+    return found[_best([_point(picked) for _, picked in found], wanted.pick)]
+
+
+def _best(points: Sequence[Point], pick: str) -> int:
+    rows = range(len(points))
+    if pick in (SAME_QUALITY, "time"):
+        return min(rows, key=lambda row: points[row])
+    if pick == "mql":
+        return min(rows, key=lambda row: points[row][::-1])
+    front = front_indices(points)
+    return front[knee_index([points[row] for row in front])]
+
+
+def _point(picked: Picked) -> Point:
+    if picked.expected is not None:
+        return picked.expected.seconds, picked.expected.mql
+    assert picked.record.values is not None, "what is picked is complete"
+    seconds, mql = picked.record.values
+    return seconds, mql

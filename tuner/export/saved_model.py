@@ -13,10 +13,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
+from pydantic import Field, model_validator
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
@@ -28,17 +29,92 @@ from tuner.data.recent_rows import id_column, step_named, time_column
 from tuner.data.task import Task, shapes, task_of
 from tuner.data.windows import refuse_absent_device
 from tuner.errors import DataError, UsageError
-from tuner.export.model_card import Card
 from tuner.files.arguments import PATH, TRUTH, takes_kinds
 from tuner.files.durable import open_plain, put
-from tuner.files.plain import excerpt, explained, harmless_data, read_json
-from tuner.models.names import names_own_code
+from tuner.files.kinds import LARGEST_FIGURE
+from tuner.files.plain import (
+    Digest,
+    Loose,
+    PlainTable,
+    Strict,
+    Text,
+    excerpt,
+    explained,
+    harmless_data,
+    read_json,
+)
+from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.models.registry import build_model
+from tuner.spec.configuration import Configuration
+from tuner.spec.loss_table import LossTable
 from tuner.training.rearrangement import rearranged
 from tuner.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# What the card beside a model file has to say before the model is built: every field with its
+# type and range.
+
+
+Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
+Row = tuple[Figure, ...]
+
+
+class CardNetwork(Strict):
+    """An `Architecture`."""
+
+    model: NetworkName
+    settings: NetworkSettings = Field(default_factory=dict)
+
+
+class CardScaling(Loose):
+    """Minimum and range of each column, by series."""
+
+    minimum: tuple[Row, ...]
+    scale: tuple[Row, ...]
+
+
+class CardTraining(Loose):
+    """Of its settings, what says which hyperparameter is no network's."""
+
+    loss: LossTable | None = None
+
+
+class Card(Loose):
+    """As much of a card as loading reads; the rest says how the training went."""
+
+    format: Literal[1]
+    architecture: CardNetwork
+    hyperparameters: Configuration
+    shapes: dict[str, int]
+    task: PlainTable
+    series: tuple[Text, ...] = Field(min_length=1)
+    scaling: CardScaling
+    weights_sha256: Digest
+    training: CardTraining = CardTraining()
+
+    def configuration(self) -> Hyperparameters:
+        """As the network is built with it."""
+        loss = self.training.loss
+        record = None if loss is None else loss.record()
+        return self.hyperparameters.beside(self.architecture.settings, record)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        task = task_of(self.task)
+        expected = shapes(task)
+        if self.shapes != expected.sizes():
+            raise ValueError("shapes are not those of its task")
+        columns = len(task.target_columns) + len(task.past_covariates) + len(task.future_covariates)
+        for name, rows in (("minimum", self.scaling.minimum), ("scale", self.scaling.scale)):
+            if len(rows) != len(self.series) or any(len(row) != columns for row in rows):
+                raise ValueError(
+                    f"scaling.{name} has not a row for each series and a figure for each column"
+                )
+        return self
+
 
 FORMAT = 1
 SUFFIX = ".safetensors"

@@ -1,6 +1,6 @@
 """neuralforecast's quantile loss for the classes whose forecasts it reads in the wrong order.
 
-See `tuner.models.of_neuralforecast.order`.
+See `tuner.models.of_neuralforecast.library_source`.
 """
 
 from __future__ import annotations

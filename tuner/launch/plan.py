@@ -17,8 +17,8 @@ from tuner.launch import passed_checks
 from tuner.launch.network_check import check_network
 from tuner.launch.request import LaunchRequest, StudySettings, names_of
 from tuner.launch.where import Where, choose_where
-from tuner.models.mixer_arguments import check_mixer_arguments, of_usual_size
 from tuner.models.names import builtin_names
+from tuner.models.readings import check_mixer_arguments, of_usual_size
 from tuner.models.registry import network_arguments
 from tuner.spec.definition import StudyDefinition, without_folder
 from tuner.spec.membership import name_of_search

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from tuner.config import ModelShapes
 from tuner.errors import UsageError
-from tuner.models.parameters import is_named
+from tuner.models.own import is_named
 
 if TYPE_CHECKING:
     from torch import nn

@@ -12,13 +12,14 @@ evaluation, and in half precision these are PyTorch's own operations.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from numpy.random.bit_generator import ISeedSequence
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 _LEVELS = 1 << 16
@@ -141,3 +142,54 @@ class _AddDropout(torch.autograd.Function):
         (gradient,) = gradients
         (bits,) = ctx.saved_tensors
         return gradient, _where_above(gradient, bits, ctx.bound).mul_(ctx.scale), None
+
+
+# What stands between the products of a mixing step: ReLU, dropout, residual and norm.
+
+
+Stretch = Callable[[Tensor], Tensor]
+"""A plane of one hour -> one that says the same at every hour, as a view."""
+
+
+class Elementwise(Protocol):
+    """On planes of either layout."""
+
+    def relu_dropout(
+        self, x: Tensor, p: float, *, training: bool, stretch: Stretch | None = None
+    ) -> Tensor:
+        """dropout(relu(x)); with `stretch`, of `x` at every hour, each with a mask of its own."""
+
+    def join(
+        self, residual: Tensor, x: Tensor, p: float, norm: nn.Module, *, relu: bool, training: bool
+    ) -> Tensor:
+        """norm(residual + dropout(x)), or of relu(x).
+
+        Args:
+            residual: may be broadcast to the shape of `x`.
+            x: a layer's output that nothing else needs; its memory may be written to.
+            p: what share to drop.
+            norm: of a plane.
+            relu: whether `x` goes through a ReLU first.
+            training: whether anything is dropped.
+        """
+
+
+class PlainElementwise:
+    """One operation of PyTorch after the other."""
+
+    def relu_dropout(
+        self, x: Tensor, p: float, *, training: bool, stretch: Stretch | None = None
+    ) -> Tensor:
+        if stretch is None:
+            return relu_dropout(x, p, training=training)
+        return dropout(stretch(torch.relu(x)), p, training=training)
+
+    def join(
+        self, residual: Tensor, x: Tensor, p: float, norm: nn.Module, *, relu: bool, training: bool
+    ) -> Tensor:
+        if relu:
+            added = residual + relu_dropout(x, p, training=training)
+        else:
+            added = add_dropout(residual, x, p, training=training)
+        mixed: Tensor = norm(added)
+        return mixed

@@ -6,13 +6,13 @@ torch is imported only when a network is built, so that names and errors cost no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError, unknown_name
-from tuner.models.mixer_arguments import check_mixer_arguments
 from tuner.models.names import library_class, network_names, social_names
-from tuner.models.readings import split_reading
+from tuner.models.readings import check_mixer_arguments, split_reading
 
 if TYPE_CHECKING:
     from torch import nn
@@ -74,7 +74,7 @@ def build_model(
 
         return build_own(architecture.model, shapes, arguments)
     if architecture.model in social_names():
-        from tuner.models.social_xlstm.build_social import build_social
+        from tuner.models.social_xlstm.detector_networks import build_social
 
         return build_social(architecture.model, shapes, arguments)
     return _build_builtin(architecture, shapes, arguments)
@@ -89,7 +89,7 @@ def cell_of(architecture: Architecture, hyperparameters: Hyperparameters) -> str
     """
     if architecture.model not in social_names():
         return None
-    from tuner.models.social_xlstm.build_social import social_cell
+    from tuner.models.social_xlstm.detector_networks import social_cell
 
     arguments = {**architecture.settings, **network_arguments(hyperparameters)}
     return social_cell(architecture.model, arguments)
@@ -106,10 +106,31 @@ def pooling_of(
     """
     if architecture.model not in social_names():
         return ""
-    from tuner.models.social_xlstm.build_social import social_pooling
+    from tuner.models.social_xlstm.detector_networks import social_pooling
 
     arguments = {**architecture.settings, **network_arguments(hyperparameters)}
     return social_pooling(architecture.model, shapes, arguments)
+
+
+def unused_parts(architecture: Architecture, shapes: ModelShapes) -> Iterator[str]:
+    """What of a network will not be used here, a line for each.
+
+    Raises:
+        UsageError: as `tuner.models.own.load_class` and
+            `tuner.models.of_neuralforecast.build.find_class`.
+    """
+    of_library = library_class(architecture.model)
+    if of_library is None:
+        from tuner.models.own import methods_not_used, unused_notice
+
+        said = unused_notice(architecture.model, methods_not_used(architecture))
+    else:
+        from tuner.models.of_neuralforecast.build import find_class
+        from tuner.models.of_neuralforecast.covariates import Covariates
+
+        said = Covariates.of(find_class(of_library), shapes).notice(architecture.model)
+    if said:
+        yield said
 
 
 def network_arguments(hyperparameters: Hyperparameters) -> dict[str, Any]:

@@ -24,8 +24,7 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.models.branches import Branches, InPlace, Join
-from tuner.models.dropout import add_dropout
-from tuner.models.elementwise import Elementwise, PlainElementwise
+from tuner.models.dropout import Elementwise, PlainElementwise, add_dropout
 from tuner.models.layers import (
     ChannelFirst,
     Layout,

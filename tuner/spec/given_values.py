@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 from tuner.config import BUILT_IN, OF_THE_TASK, OF_TRAINING
 from tuner.errors import UsageError, guess, unknown_name
 from tuner.models.names import LIBRARY, library_class
-from tuner.models.of_neuralforecast.class_arguments import check_names, list_in, take_our_norm
-from tuner.models.of_neuralforecast.library_source import constructor_arguments, model_names
+from tuner.models.of_neuralforecast.library_source import (
+    check_names,
+    constructor_arguments,
+    list_in,
+    model_names,
+    take_our_norm,
+)
 
 if TYPE_CHECKING:
     from tuner.spec.study_file import StudyFile

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 
 from tuner.display.text import command_line
 from tuner.errors import UsageError
-from tuner.models.beside import files_beside
 from tuner.models.names import names_file
+from tuner.models.own_modules import files_beside
 from tuner.storage.code_texts import source_of
 from tuner.study.kept_copies import is_whole
 from tuner.study.open import OpenStudy

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tuner.files.meaning import OverSeeds
+from tuner.files.kinds import OverSeeds
 from tuner.record import MEANINGS, SCORES, Recorded
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tuner.errors import DataError, UsageError
 from tuner.files.durable import open_plain
 from tuner.files.private_folder import PrivateFolderError
-from tuner.models.beside import files_beside, imported_names, lies_in
 from tuner.models.names import names_file
+from tuner.models.own_modules import files_beside, imported_names, lies_in
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.code_texts import fits, put_source
 from tuner.storage.database import Database

@@ -26,7 +26,7 @@ from tuner.config import StopReason
 from tuner.data.windows import DeviceData
 from tuner.devices import Gpu
 from tuner.files.durable import read_regular, write_durably
-from tuner.files.meaning import In
+from tuner.files.kinds import In
 from tuner.models.own_modules import EditedError, keep_to_file
 from tuner.record import Recorded, names_in
 from tuner.spec.definition import StudyDefinition

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from optuna.trial import TrialState
 
 from tuner.config import StopReason
-from tuner.files.meaning import In
+from tuner.files.kinds import In
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
 from tuner.worker.device_lease import DeviceLease

@@ -10,8 +10,8 @@ import torch
 from tests.support.present import present
 from tuner.bench.contender import Contender, Job
 from tuner.bench.entrants import make_plan
+from tuner.bench.report import summarise
 from tuner.bench.rounds import run_bench
-from tuner.bench.rows import summarise
 from tuner.config import Precision
 from tuner.data.prepare import prepare
 from tuner.data.task import demo_task

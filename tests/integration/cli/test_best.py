@@ -17,7 +17,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.refusals import refused
 from tuner.errors import TunerError, UsageError
 from tuner.export import FORMATS, load_best
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import read_archive
@@ -107,6 +107,25 @@ def test_every_form_says_what_was_recommended(form: str, folder: Path, tmp_path:
     if form != "json":
         head = done.out.splitlines()[1]
         assert head.startswith("# Recommended: what is expected to save most time once it is")
+
+
+def test_two_files_are_written_and_only_over_those_of_this_command(
+    folder: Path, tmp_path: Path
+) -> None:
+    words = f"--variant rmsnorm --format python --output {tmp_path}/best.py"
+    for _ in range(2):
+        done = best(folder, words)
+        assert done.out == f"wrote {tmp_path}/best.py\nwrote {tmp_path}/best_network.py\n"
+    assert "def build_network()" in (tmp_path / "best_network.py").read_text(encoding="utf-8")
+    script = best(folder, "--variant rmsnorm --format python")
+    assert script.out == (tmp_path / "best.py").read_text(encoding="utf-8")
+    assert "--output best.py writes best_network.py too" in script.err
+    (tmp_path / "best_network.py").write_text("mine", encoding="utf-8")
+    assert "best_network.py: is there already" in best(folder, words, code=2).err
+    assert "ends in .py" in best(folder, words.replace("best.py", "best"), code=2).err
+    assert "--format json --output FILE" in best(folder, "--json --output b", code=2).err
+    best(folder, f"--variant rmsnorm --format json --output {tmp_path}/best.json")
+    assert json.loads((tmp_path / "best.json").read_text())["variant"] == "rmsnorm"
 
 
 def test_a_margin_to_look_at_is_not_recorded(folder: Path) -> None:

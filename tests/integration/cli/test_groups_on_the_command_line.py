@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.forked_cli import Done, run
 from tests.support.recorded_studies import record_group
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 
 NAMES = ["demo-rmsnorm", "demo-rmsnorm-2", "demo-rmsnorm-3"]
 GROUP = {"name": "demo-rmsnorm", "studies": NAMES}

@@ -11,19 +11,20 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from darts.models.forecasting import tsmixer_model
 
+from tests.support.exported_scripts import loaded
 from tests.support.recorded_studies import RecordedDatabase
-from tuner.api import load_data
-from tuner.config import Architecture, Precision, RunConfig, TrainingSettings
+from tuner.config import Architecture, Precision, TrainingSettings
+from tuner.data.windows import DeviceData
 from tuner.export import BestConfig, load_best, render
 from tuner.models.tsmixer import TSMixer
-from tuner.training import fit
+from tuner.training import evaluate
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,7 +83,6 @@ def test_the_script_sets_darts_up_trains_and_scores(
     )  # put back afterwards
     made = runpy.run_path("best.py", run_name="__main__")
     printed = capsys.readouterr().out
-    assert "WARNING" not in printed
     scores = dict(re.findall(r"(demo\d): test MQL ([\d.]+) after 2 epochs", printed))
     assert set(scores) == {"demo1", "demo2"}
     assert all(1 < float(mql) < 40 for mql in scores.values())
@@ -136,34 +136,57 @@ def test_darts_validates_at_least_once(
     assert given["check_val_every_n_epoch"] == asked
 
 
-def test_the_script_without_darts_model_repeats_a_training_of_darts_own_class(
-    best: BestConfig, monkeypatch: pytest.MonkeyPatch
+def test_the_mql_of_the_script_is_tuners_of_the_same_weights(
+    best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = of_network(
-        best, "darts.models.forecasting.tsmixer_model:_TSMixerModule", {"num_blocks": 1}
-    )
-    script: Any = ModuleType("exported_script")
-    monkeypatch.setitem(sys.modules, script.__name__, script)
-    exec(compile(render(config, "python"), "best.py", "exec"), script.__dict__)
+    config = of_network(best, "rmsnorm", {"n_blocks": 1})
+    training = dataclasses.replace(config.training, max_epochs=1)
+    definition = dataclasses.replace(config.definition, training=training)
+    config = dataclasses.replace(config, definition=definition)
+    script = loaded(config, monkeypatch, "darts")
     job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    trained = script.train(job, data, script.network, job.seeds[0])
-    ours = fit(
-        RunConfig(
-            architecture=config.architecture,
-            hyperparameters=config.hyperparameters,
-            training=config.training,
-            seed=job.seeds[0],
-        ),
-        load_data("demo"),
+    (train, val, test), scales = script.parts_of(job, script.read_series([]))
+    model = script.make()
+    model.fit(**train.arguments(), **val.arguments("val_"))
+    found = script.score(job, model, test, scales)
+    ours = evaluate(model.model.network.cpu().float(), demo).test_mql
+    assert found == pytest.approx(list(ours.values()), rel=1e-5)
+
+
+def test_the_script_reads_files_and_says_in_a_line_what_is_wrong_with_them(
+    best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_network(best, "original", {"n_blocks": 1})
+    source = {"kind": "csv", "time_column": "ds", "id_column": "shop"}
+    definition = dataclasses.replace(
+        config.definition, task=dict(config.definition.task) | {"source": source}
     )
-    # Of most seeds to the last bit; the script sums in another order, which rounds some of them.
-    assert trained.val_loss == pytest.approx(ours.best_val_loss, rel=1e-6)
+    dialect = {"path": "shops.csv", "separator": ";", "decimal": ",", "encoding": "utf-8"}
+    config = dataclasses.replace(config, definition=definition, source=source | dialect)
+    script = loaded(config, monkeypatch, "darts")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["best.py"])
+    times = pd.date_range("2024-01-01", periods=2, freq="h")
+    head = "ds; shop;load;heat;flow"
+    rows = [f"{time};{shop};1,5;2;3" for time in times for shop in ("south", "north")]
+    for content, says in (
+        (None, "No such file or directory: 'shops.csv'"),
+        (head.replace("heat", "hat"), "shops.csv has no column heat"),
+        ("\n".join([head, *rows]), "south has 2 rows; each split needs 30 of them"),
+    ):
+        if content is not None:
+            (tmp_path / "shops.csv").write_text(content, encoding="utf-8")
+        with pytest.raises(SystemExit, match=says):
+            script.run_darts(script.Job(**script.SETTINGS), script.read_series, script.make)
+    south, north = script.read_series([])
+    assert (south.name, north.name) == ("south", "north")
+    assert south.values.tolist() == [[1.5, 2, 3], [1.5, 2, 3]]
+    assert south.timestamps.tolist() == times.to_pydatetime().tolist()
 
 
 def test_the_variants_network_is_inside_the_class_that_drops_in(best: BestConfig) -> None:
     from tuner.config import ModelShapes
-    from tuner.export.standalone.darts_training import NetworkModule
+    from tuner.export.darts_training import NetworkModule
     from tuner.models.tsmixer import DESIGNS
 
     class Module(NetworkModule):

@@ -1,124 +1,199 @@
-"""The exported script repeats a training number for number."""
+"""The two files of `--format python`: a script that trains the configuration with tuner, and its
+network alone, which has the weights and the forecasts of tuner's own without it."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from tests.support.exported_scripts import loaded, of_variant, run_config
+from tests.support.exported_scripts import EPOCHS, loaded, of_variant, run_config
 from tests.support.present import present
-from tuner.api import load_data
-from tuner.config import Objective, Precision
-from tuner.data.prepare import prepare
-from tuner.data.task import demo_task, load_task
-from tuner.data.windows import DeviceData, to_device
+from tuner.config import Architecture, Precision
+from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.export import BestConfig, render
-from tuner.export.recipe import read_recipe
+from tuner.export.as_python import render_network
+from tuner.export.forms import network_path
+from tuner.export.train import read_recipe
 from tuner.models.names import builtin_names
-from tuner.models.registry import build_model
 from tuner.training import evaluate, fit
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+OWN = """
+from torch import nn
+
+class Flat(nn.Module):
+    def __init__(self, shapes, *, hidden_size, dropout, depth):
+        super().__init__()
+        self.shapes, self.depth = shapes, depth
+        self.layer = nn.Linear(shapes.input_size, shapes.horizon * shapes.n_quantiles)
+
+    def forward(self, past, future, static):
+        s = self.shapes
+        out = self.layer(past[..., : s.n_targets].transpose(1, 2))
+        return out.unflatten(-1, (s.horizon, s.n_quantiles)).transpose(1, 2)
+"""
+
+WITHOUT_TUNER = """
+import runpy, sys, torch
+
+class Nowhere:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("tuner", "numpy", "pandas", "optuna"):
+            raise ImportError(f"{name} is not here")
+
+sys.meta_path.insert(0, Nowhere())
+torch.set_num_threads(1)
+for case in sys.argv[1:]:
+    told = torch.load(f"{case}.pt")
+    network = runpy.run_path(f"{case}.py")["build_network"]()
+    assert list(network.state_dict()) == list(told["weights"]), case
+    network.load_state_dict(told["weights"])
+    network.train()
+    network(*told["windows"]).sum().backward()
+    network.load_state_dict(told["weights"])
+    with torch.no_grad():
+        assert torch.equal(network.eval()(*told["windows"]), told["forecast"]), case
+assert "tuner" not in sys.modules
+"""
+
+
+def test_the_network_alone_is_tuners_to_the_bit_where_there_is_no_tuner(
+    best: BestConfig, demo: DeviceData, tmp_path: Path
+) -> None:
+    cases = {name: of_variant(best, name, hidden_size=32) for name in builtin_names()}
+    readings = {"norm_place": "before", "biases": "none", "norm_weights": "feature"}
+    cases["reading"] = of_variant(best, "rmsnorm", hidden_size=8, **readings)
+    (tmp_path / "flat.py").write_text(OWN, encoding="utf-8")
+    own = Architecture(model=f"{tmp_path}/flat.py:Flat", settings={"depth": 2})
+    definition = dataclasses.replace(best.definition, architecture=own)
+    cases["own"] = dataclasses.replace(best, definition=definition)
+    batch = demo.val.gather(torch.arange(40))
+    for case, config in cases.items():
+        network = config.build_model()
+        weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        windows = (batch.past, batch.future, batch.static)
+        with torch.no_grad():
+            forecast = network.eval()(*windows)
+        told = {"weights": weights, "windows": windows, "forecast": forecast}
+        torch.save(told, tmp_path / f"{case}.pt")
+        (tmp_path / f"{case}.py").write_text(render_network(config), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", WITHOUT_TUNER, *cases],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
 
 @pytest.mark.parametrize("variant", builtin_names())
-def test_the_script_repeats_a_training_of_each_variant_bit_for_bit(
-    variant: str, best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
+def test_the_network_alone_imports_nothing_but_torch(best: BestConfig, variant: str) -> None:
+    roots = set()
+    for node in ast.walk(ast.parse(render_network(of_variant(best, variant)))):
+        if isinstance(node, ast.ImportFrom):
+            roots.add((node.module or "").partition(".")[0])
+        elif isinstance(node, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in node.names}
+    assert roots - set(sys.stdlib_module_names) == {"torch"}
+
+
+@pytest.mark.parametrize("variant", builtin_names())
+def test_the_script_is_short_and_has_the_configuration_of_the_trial(
+    variant: str, best: BestConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = of_variant(
-        best,
-        variant,
-        hidden_size=32,
-        batch_size=64,
-        learning_rate=1e-3,
-        weight_decay=1e-2,
-        dropout=0.2,
-    )
+    config = of_variant(best, variant, hidden_size=32, dropout=0.2)
+    assert len(render(config, "python").splitlines()) <= 60
     script = loaded(config, monkeypatch)
-    job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    trained = script.train(job, data, script.network, job.seeds[0])
-    scores = script.score(job, data, data.test, trained.model)
-
-    ours = fit(run_config(config), demo)
-    evaluation = evaluate(present(ours.model), demo)
-    assert trained.val_loss == ours.best_val_loss
-    assert trained.stopped_by == ours.stopped_by == "epoch_limit"
-    assert scores.by_series == evaluation.test_mql
-    assert scores.mean == evaluation.test_mql_mean
+    assert dataclasses.replace(run_config(config), seed=0) == script.CONFIG
+    assert config.provenance["seeds"] == script.SEEDS
 
 
-def test_the_script_repeats_a_training_in_half_precision(
-    best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256)
-    training = dataclasses.replace(config.training, max_epochs=1, precision=Precision.BF16)
-    config = dataclasses.replace(
-        config, definition=dataclasses.replace(config.definition, training=training)
-    )
-    script = loaded(config, monkeypatch)
-    job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    trained = script.train(job, data, script.network, job.seeds[0])
-    assert trained.val_loss == fit(run_config(config), demo).best_val_loss
-
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "scaled, accumulated and seldom validated": {
-        "precision": Precision.FP16,
-        "accumulate": 3,
-        "validate_every": 2,
-        "patience": 1,
-        "min_delta": 10.0,
-    },
-    "checkpointed": {"checkpoint_activations": True},
+SETTINGS: dict[str, Any] = {
+    "precision": Precision.FP16,
+    "accumulate": 3,
+    "validate_every": 2,
+    "checkpoint_activations": True,
 }
 
 
-@pytest.mark.parametrize("case", SETTINGS)
-def test_the_script_repeats_a_training_with_settings_of_its_own(
-    case: str, best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
+def test_settings_and_readings_of_a_study_are_in_the_script(
+    best: BestConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = of_variant(best, "batchnorm", hidden_size=8, batch_size=64, dropout=0.2)
-    training = dataclasses.replace(config.training, max_epochs=5, **SETTINGS[case])
+    config = of_variant(best, "batchnorm", norm_place="before", input_size=12)
+    training = dataclasses.replace(config.training, **SETTINGS)
     definition = dataclasses.replace(config.definition, training=training)
     config = dataclasses.replace(config, definition=definition)
-    ours = fit(run_config(config), demo)
+    told = dataclasses.replace(run_config(config), architecture=definition.architecture, seed=0)
+    assert told == loaded(config, monkeypatch).CONFIG
+    assert "input_size=12," in render_network(config)
+
+
+def test_the_script_trains_every_seed_and_says_their_mql(
+    best: BestConfig,
+    demo: DeviceData,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256)
+    config = dataclasses.replace(config, provenance=config.provenance | {"seeds": [4, 5, 6]})
     script = loaded(config, monkeypatch)
-    found: list[Any] = []
-    train = script.train
+    script.train(demo)
+    printed = capsys.readouterr().out
+    assert "WARNING" not in printed
+    assert printed.startswith(f"seed 4: epoch_limit after {EPOCHS} epochs, ")
+    each = [float(mql) for mql in re.findall(r"  demo2: test MQL ([\d.]+)", printed)]
+    ours = fit(dataclasses.replace(run_config(config), seed=4), demo)
+    scores = evaluate(present(ours.model), demo)
+    assert each[0] == pytest.approx(scores.test_mql["demo2"], abs=1e-6)
+    assert f"validation loss {ours.best_val_loss:.6f}" in printed
+    assert printed.splitlines()[-1].endswith(", median of 3 seed(s)")
 
-    def remembered(*arguments: Any) -> Any:
-        found.append(train(*arguments))
-        return found[-1]
-
-    monkeypatch.setattr(script, "train", remembered)
-    monkeypatch.setattr(sys, "argv", ["best.py"])
-    more = {"scale_of": "LossScale", "checkpointed": "CheckpointedNetwork"}
-    given = {name: getattr(script, part) for name, part in more.items() if hasattr(script, part)}
-    assert len(given) == 1, "a script has the parts that its training takes"
-    assert f", {next(iter(given))}={next(iter(given.values())).__name__})" in render(
-        config, "python"
+    script.train(dataclasses.replace(demo, data_hash="another"))
+    assert capsys.readouterr().out.startswith("WARNING: this is not the data")
+    (tmp_path / "best.py").write_text(render(config, "python"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "best.py", "--device", "cuda:99"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    script.run(script.Job(**script.SETTINGS), script.read_series, script.network, **given)
-    assert found[0].val_loss == ours.best_val_loss
-    assert (found[0].stopped_by, found[0].epochs) == (ours.stopped_by, ours.epochs)
+    assert done.returncode == 1
+    assert done.stderr.startswith("device 'cuda:99': torch ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_task_of_ones_own_is_named_to_the_script(best: BestConfig) -> None:
+    config = dataclasses.replace(best, task="shops")
+    text = render(config, "python")
+    assert "Run:  python THIS_FILE --task TASK.toml [--device cuda]" in text
+    assert '"--task", required=True' in text
+
+
+def test_the_network_goes_beside_the_script() -> None:
+    assert network_path(Path("a/best.py")) == Path("a/best_network.py")
+    with pytest.raises(UsageError, match=r"best: expected a file name that ends in \.py"):
+        network_path(Path("best"))
 
 
 def test_a_searched_number_of_batches_is_in_every_form(
     best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = of_variant(best, "rmsnorm", batch_size=64, accumulate=4)
-    assert loaded(config, monkeypatch).SETTINGS["accumulate"] == 4
+    assert loaded(config, monkeypatch).CONFIG.accumulate == 4
     path = tmp_path / "best.toml"
     path.write_text(render(config, "toml"), encoding="utf-8")
     recipe = read_recipe(path)
@@ -136,126 +211,15 @@ def test_what_a_form_cannot_carry_is_refused_in_one_line(best: BestConfig, tmp_p
     for form in ("neuralforecast", "darts"):
         with pytest.raises(UsageError, match=f"which {form} does not; use --format python"):
             render(config, form)
+        with pytest.raises(UsageError, match=r"norm_place, which .* does not build; use --format"):
+            render(of_variant(best, "rmsnorm", norm_place="before"), form)
     path = tmp_path / "best.toml"
     path.write_text(render(config, "toml"), encoding="utf-8")
     assert read_recipe(path).training.checkpoint_activations
 
 
-def test_the_script_builds_another_reading_and_libraries_refuse_it(
-    best: BestConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = of_variant(best, "rmsnorm", hidden_size=8, norm_place="before", biases="none")
-    script = loaded(config, monkeypatch)
-    job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    torch.manual_seed(1)
-    theirs = script.network(job, data.shapes).state_dict()
-    torch.manual_seed(1)
-    ours = build_model(config.architecture, data.shapes, config.hyperparameters).state_dict()
-    assert theirs.keys() == ours.keys()
-    assert all(torch.equal(theirs[name], ours[name]) for name in ours)
-    for form in ("neuralforecast", "darts"):
-        with pytest.raises(UsageError, match=r"norm_place, which .* does not build; use --format"):
-            render(config, form)
-
-
-def test_a_trial_of_several_seeds_is_repeated_with_each_and_their_median(
-    best: BestConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256)
-    config = dataclasses.replace(config, provenance=config.provenance | {"seeds": [4, 5, 6]})
-    script = loaded(config, monkeypatch)
-    monkeypatch.setattr(sys, "argv", ["best.py"])
-    script.run(
-        script.Job(**script.SETTINGS | {"max_epochs": 1}), script.read_series, script.network
-    )
-    printed = capsys.readouterr().out
-    each = sorted(float(mql) for mql in re.findall(r"  demo2: test MQL ([\d.]+)", printed))
-    assert len(each) == 3
-    assert f"median of 3 seeds, demo2: test MQL {each[1]:.6f}" in printed
-
-
-def test_the_script_ends_as_the_training_does_when_it_converges(
-    best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256, learning_rate=3e-2)
-    training = dataclasses.replace(
-        config.training, max_epochs=30, patience=2, min_delta=3e-2, learning_rate_decay=0.9
-    )
-    config = dataclasses.replace(
-        config, definition=dataclasses.replace(config.definition, training=training)
-    )
-    script = loaded(config, monkeypatch)
-    job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    trained = script.train(job, data, script.network, job.seeds[0])
-    ours = fit(run_config(config), demo)
-    assert ours.stopped_by == "converged"
-    assert (trained.stopped_by, trained.epochs, trained.best_epoch) == (
-        "converged",
-        ours.epochs,
-        ours.best_epoch,
-    )
-    assert trained.val_loss == ours.best_val_loss
-
-
-def test_a_scaled_objective_is_scored_as_the_trial_was(
-    best: BestConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = demo_task().model_copy(update={"objective": Objective.SCALED})
-    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256, learning_rate=1e-3)
-    definition = dataclasses.replace(config.definition, task=task.definition())
-    script = loaded(dataclasses.replace(config, definition=definition), monkeypatch)
-    job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    network = script.network(job, data.shapes)
-    theirs = script.score(job, data, data.test, network.eval())
-    ours = evaluate(network, to_device(prepare(task), "cpu"))
-    assert theirs.by_series == pytest.approx(dict(ours.test_mql), rel=1e-9)
-    assert theirs.mean == pytest.approx(ours.test_mql_mean, rel=1e-9)
-
-
-def test_the_script_repeats_an_epoch_of_the_reference_job(
-    best: BestConfig, etth_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A few hundred training windows of it: a whole epoch takes a CPU many seconds."""
-    prepared = prepare(load_task("etth"), data_dir=etth_dir)
-    data = load_data("etth", data_dir=etth_dir)
-    few = dataclasses.replace(
-        data.train, starts=data.train.starts[:256], series_index=data.train.series_index[:256]
-    )
-    val = dataclasses.replace(
-        data.val, starts=data.val.starts[:300], series_index=data.val.series_index[:300]
-    )
-    config = of_variant(
-        best,
-        "original",
-        "etth",
-        prepared.data_hash,
-        hidden_size=16,
-        batch_size=128,
-        learning_rate=1e-3,
-    )
-    script = loaded(config, monkeypatch)
-    job = script.Job(**script.SETTINGS)
-    series = script.read_series(str(etth_dir))
-    assert script.data_hash(job.task, series) == prepared.data_hash
-    same = script.prepare(job.task, series, torch.device("cpu"))
-    for split, theirs in (
-        (prepared.train, same.train),
-        (prepared.val, same.val),
-        (prepared.test, same.test),
-    ):
-        rows = np.hstack([split.targets, split.past, split.future])
-        assert np.array_equal(rows, theirs.rows.numpy())
-        assert np.array_equal(split.starts, theirs.starts.numpy())
-        assert np.array_equal(split.series_index, theirs.series.numpy())
-    same = same._replace(
-        train=same.train._replace(starts=same.train.starts[:256], series=same.train.series[:256]),
-        val=same.val._replace(starts=same.val.starts[:300], series=same.val.series[:300]),
-    )
-    trained = script.train(job, same, script.network, job.seeds[0])
-    ours = fit(run_config(config), dataclasses.replace(data, train=few, val=val))
-    assert trained.val_loss == ours.best_val_loss
-    mql = evaluate(present(ours.model), dataclasses.replace(data, val=val)).test_mql["ETTh1"]
-    assert script.score(job, same, same.test, trained.model).by_series["ETTh1"] == mql
+def test_files_compile_whatever_the_names_are(best: BestConfig) -> None:
+    for study, task in (("two\nlines", 'it\'s "quoted"'), ('"""', "\\")):
+        bent = dataclasses.replace(best, study=study, task=task)
+        for text in (render(bent, "python"), render_network(bent), render(bent, "darts")):
+            compile(text, "best.py", "exec")

@@ -10,7 +10,7 @@ from tests.support.drawn_verifications import verify_all
 from tests.support.recorded_studies import record_group
 from tuner.errors import TunerError, UsageError
 from tuner.export import load_best
-from tuner.export.headline import headline
+from tuner.export.script_text import headline
 from tuner.pareto import front_indices
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url

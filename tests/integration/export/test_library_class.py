@@ -16,16 +16,17 @@ import torch
 from neuralforecast.models import TCN, TSMixerx
 from torch import nn
 
+from tests.support.present import present
 from tests.support.recorded_studies import record_study
 from tuner.api import load_data
 from tuner.config import Architecture, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.export import BestConfig, load_best, render
-from tuner.export.neuralforecast_model import arguments
-from tuner.export.recipe import Recipe
+from tuner.export.as_python import render_network
+from tuner.export.best_config import library_arguments
 from tuner.export.saved_model import describe, load_model, save_model
-from tuner.export.train import Trained, save_trained, train_seeds
+from tuner.export.train import Recipe, Trained, save_trained, train_seeds
 from tuner.models.registry import build_model
 from tuner.training import fit
 
@@ -62,20 +63,22 @@ def trained(mixer: BestConfig) -> tuple[Trained, ...]:
     return kept
 
 
-def test_the_script_needs_no_tuner_and_repeats_the_training_bit_for_bit(
+def test_its_network_alone_needs_no_tuner_and_forecasts_the_same(
     mixer: BestConfig, trained: tuple[Trained, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = render(mixer, "python")
+    text = render_network(mixer)
     assert "import tuner" not in text
     assert "from tuner" not in text
-    script = ModuleType("exported_script")
-    script.__file__ = "best.py"
+    script: Any = ModuleType("exported_script")
+    script.__file__ = "best_network.py"
     monkeypatch.setitem(sys.modules, script.__name__, script)
-    exec(compile(text, "best.py", "exec"), script.__dict__)
-    job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    repeated = script.train(job, data, script.network, job.seeds[0])
-    assert repeated.val_loss == trained[0].result.best_val_loss
+    exec(compile(text, "best_network.py", "exec"), script.__dict__)
+    ours, theirs = present(trained[0].result.model), script.build_network().eval()
+    theirs.load_state_dict(ours.state_dict())
+    batch = load_data("demo").test.gather(torch.arange(9))
+    with torch.no_grad():
+        forecasts = [each(batch.past, batch.future, batch.static) for each in (ours, theirs)]
+    assert torch.equal(*forecasts)
 
 
 def test_a_saved_model_is_read_again(
@@ -118,7 +121,7 @@ def test_in_neuralforecast_it_is_the_librarys_own_class(mixer: BestConfig) -> No
     assert f"    ff_dim={mixer.params['ff_dim']},\n" in script
     assert "    scaler_type='identity',\n" in script  # the class has a reversible norm of its own
     assert "# Needs neuralforecast" in script
-    assert "# Needs torch, pandas, neuralforecast and numpy." in render(mixer, "python")
+    assert "# The network alone. Needs torch and neuralforecast." in render_network(mixer)
     assert "# Needs torch, pandas, neuralforecast, numpy and darts" in render(mixer, "darts")
 
 
@@ -142,7 +145,7 @@ def test_a_univariate_class_gets_windows_of_one_series_and_the_librarys_scaling(
         "[space.dilations]\ntype = 'choice'\nchoices = ['[1, 2]', '[1, 3]']\n"
     )
     config = of_study(tmp_path, "TCN", own)
-    given = arguments(config)
+    given = library_arguments(config)
     assert given["dilations"] == json.loads(str(config.params["dilations"]))
     assert given["encoder_hidden_size"] == 8
     assert given["windows_batch_size"] == 128 * 3

@@ -5,30 +5,20 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pytest
 import torch
 
-from tests.support.recorded_studies import RecordedDatabase
 from tests.support.small_models import HYPERPARAMETERS, save_untrained, table, task_of
 from tuner import load_model
-from tuner.config import Architecture, TrainingSettings
-from tuner.data.demo import demo_series
+from tuner.config import Architecture
 from tuner.data.inference import Scaling
-from tuner.data.prepare import prepare
-from tuner.data.task import demo_task
 from tuner.errors import UsageError
-from tuner.export import BestConfig, load_best, render
-from tuner.export.saved_model import SavedModel, describe, save_model
 from tuner.training.rearrangement import crosses
 
 Floats = npt.NDArray[np.float64]
@@ -58,143 +48,6 @@ def test_ten_thousand_rows_of_an_untrained_network_do_not_cross_once_they_are_fo
     with torch.no_grad():
         unsorted = saved.model(past, None, None)
     assert crosses(unsorted).float().mean() > 0.5, "without sorting they cross"
-
-
-@pytest.fixture(scope="module")
-def demo(
-    recorded_database: RecordedDatabase, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[BestConfig, SavedModel]:
-    """A configuration for the demo's task, and a model of it that nobody trained."""
-    best = load_best("rmsnorm", pick="knee", task="demo", storage=recorded_database.url)
-    definition = dataclasses.replace(best.definition, training=TrainingSettings(max_epochs=1))
-    params = best.params | {"hidden_size": 8, "dropout": 0.1}
-    best = dataclasses.replace(best, definition=definition, params=params)
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("demo") / "m.safetensors"
-    prepared = prepare(demo_task())
-    save_model(
-        path,
-        best.build_model(),
-        describe(prepared, best.architecture, best.hyperparameters),
-    )
-    return best, load_model(path)
-
-
-def demo_frame() -> pd.DataFrame:
-    parts = [
-        pd.DataFrame(each.values, columns=list(demo_task().target_columns)).assign(
-            ds=each.timestamps, series=each.name
-        )
-        for each in demo_series(rows=400, seed=0, n_targets=3)
-    ]
-    return pd.concat(parts)
-
-
-def predicted(saved: SavedModel, starts: pd.DatetimeIndex) -> Floats:
-    """(S, N, T, C, Q): what the model forecasts of each series from each of these times on."""
-    frame = demo_frame()
-    found = [saved.predict(frame, start=start).iloc[:, 3:].to_numpy() for start in starts]
-    return np.stack([each.reshape(2, 6, 3, -1) for each in found], axis=1)
-
-
-def script_of(config: BestConfig, form: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    module = ModuleType(f"exported_{form}")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(render(config, form), f"{form}.py", "exec"), module.__dict__)
-    return module
-
-
-TEST_STARTS = pd.date_range("2024-01-01", periods=400, freq="h")[320 + 24 :: 6]
-"""First hours of the test windows: 80 rows, 24 of which the first one only sees."""
-
-
-def agrees(found: Floats, expected: Floats, saved: SavedModel) -> None:
-    """To a millionth of each column's range; and no quantiles cross in either."""
-    assert (np.diff(found) >= 0).all()
-    assert (np.diff(expected) >= 0).all()
-    scale = saved.scaling.scale[:, : found.shape[3]][:, None, None, :, None]
-    assert np.abs((found - expected) / scale).max() < 1e-6
-
-
-def test_the_python_script_forecasts_what_the_saved_model_does(
-    demo: tuple[BestConfig, SavedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    best, saved = demo
-    script = script_of(best, "python", monkeypatch)
-    job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    network = script.network(job, data.shapes).eval()
-    network.load_state_dict(saved.model.state_dict())
-    found = script.forecast(data, data.test, network).numpy()
-    agrees(found.reshape(2, -1, 6, 3, 17), predicted(saved, TEST_STARTS[:9]), saved)
-
-
-def test_the_darts_script_forecasts_what_the_saved_model_does(
-    demo: tuple[BestConfig, SavedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from darts.models.forecasting import tsmixer_model
-
-    monkeypatch.setattr(tsmixer_model, "_TSMixerModule", tsmixer_model._TSMixerModule)
-    best, saved = demo
-    script = script_of(best, "darts", monkeypatch)
-    job = script.Job(**script.SETTINGS)
-    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
-    module = script._TSMixerModule(
-        input_dim=3,
-        output_dim=3,
-        past_cov_dim=0,
-        future_cov_dim=4,
-        static_cov_dim=1,
-        nr_params=17,
-        hidden_size=8,
-        ff_size=8,
-        num_blocks=2,
-        activation="ReLU",
-        dropout=0.1,
-        norm_type="LayerNorm",
-        normalize_before=False,
-        input_chunk_length=24,
-        output_chunk_length=6,
-        train_sample_shape=((24, 3), None, (24, 4), (6, 4), (1, 1), (6, 3)),
-    )
-    module.network.load_state_dict(saved.model.state_dict())
-    found = script.darts_forecasts(data, SimpleNamespace(model=module)).numpy()
-    agrees(found.reshape(2, -1, 6, 3, 17), predicted(saved, TEST_STARTS[:9]), saved)
-
-
-@pytest.mark.parametrize("form", ["python", "darts"])
-def test_a_script_writes_its_test_forecasts_and_replaces_nothing(
-    form: str,
-    demo: tuple[BestConfig, SavedModel],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from darts.models.forecasting import tsmixer_model
-
-    monkeypatch.setattr(tsmixer_model, "_TSMixerModule", tsmixer_model._TSMixerModule)
-    best, _ = demo
-    script = script_of(best, form, monkeypatch)
-    path = tmp_path / "test.csv"
-    monkeypatch.setattr(sys, "argv", ["best.py", "--forecasts", str(path)])
-    job = script.Job(**script.SETTINGS | {"batch_size": 512})
-
-    def run() -> None:
-        if form == "python":
-            script.run(job, script.read_series, script.network)
-        else:
-            script.run_darts(job, script.read_series, script.make)
-
-    run()
-    assert f"wrote {path}" in capsys.readouterr().out
-    found = pd.read_csv(path, parse_dates=["time"])
-    assert list(found.columns[:4]) == ["seed", "series", "time", "column"]
-    assert len(found) == 2 * 9 * 6 * 3
-    assert (np.diff(found.iloc[:, 4:].to_numpy()) >= 0).all()
-    assert found["time"].iloc[0] == TEST_STARTS[0]
-    assert set(found["series"]) == {"demo1", "demo2"}
-    with pytest.raises(SystemExit, match="is there already; name another file"):
-        run()
 
 
 def test_the_neuralforecast_model_forecasts_what_the_saved_model_does(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from tests.support.forked_cli import run
 from tests.support.recorded_studies import record_study
 from tuner.export import load_best, render
-from tuner.export.headline import headline
-from tuner.export.recipe import read_recipe
+from tuner.export.script_text import headline
+from tuner.export.train import read_recipe
 from tuner.record import Recorded
 from tuner.report.comparison_files import cell, write_csv, write_html
 from tuner.report.dashboard.additions import Additions

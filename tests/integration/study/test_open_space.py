@@ -23,7 +23,7 @@ from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.errors import UsageError
 from tuner.export import load_best, render
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.record import Recorded
 from tuner.report.dashboard.downloads import _trials_csv
 from tuner.report.study_status import status_of

@@ -20,7 +20,7 @@ from tests.support.small_study import definition
 from tuner.config import Backend, MqlSplit
 from tuner.errors import UsageError
 from tuner.export import load_best, render
-from tuner.export.recipe import Recipe, read_recipe
+from tuner.export.train import Recipe, read_recipe
 from tuner.launch.plan import refuse_unlike_program
 from tuner.launch.request import StudySettings
 from tuner.launch.retune import RetuneRequest

@@ -23,7 +23,7 @@ from tests.support.repeated_configurations import (
     with_runs,
 )
 from tuner.export import load_best, render
-from tuner.export.recipe import read_recipe
+from tuner.export.train import read_recipe
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.standing import standing
 from tuner.report.study_status import status_of

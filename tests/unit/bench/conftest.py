@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tuner.bench.contender import Entry, Epoch, Job, Round, Scope
-from tuner.bench.measurement import Measurement
+from tuner.bench.contender import Entry, Epoch, Job, Measurement, Round, Scope
 from tuner.config import Precision
 from tuner.data.prepare import prepare
 from tuner.data.task import demo_task

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tuner.bench.contender import Round, Scope
-from tuner.bench.measurement import Measurement
-from tuner.bench.rows import summarise
+from tuner.bench.contender import Measurement, Round, Scope
+from tuner.bench.report import summarise
 
 Turn = Callable[..., Round]
 Measured = Callable[..., Measurement]

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.bench.contender import Round, Scope
-from tuner.bench.measurement import Measurement
-from tuner.bench.report import Circumstances, print_table, write_results
-from tuner.bench.rows import summarise
+from tuner.bench.contender import Measurement, Round, Scope
+from tuner.bench.report import Circumstances, print_table, summarise, write_results
 
 Turn = Callable[..., Round]
 Measured = Callable[..., Measurement]

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from tuner.bench.contender import Entry, Round
-from tuner.bench.measurement import as_text, from_text
+from tuner.bench.contender import Entry, Round, as_text, from_text
 from tuner.bench.rounds import FreshProcessError, run_bench
 from tuner.errors import UsageError
 

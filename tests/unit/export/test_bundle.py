@@ -85,6 +85,13 @@ def test_two_definitions_of_one_name_are_refused() -> None:
         bundle([("tuner.export.as_python", "SCRIPT"), ("tuner.export.as_darts", "SCRIPT")])
 
 
+def test_another_modules_definition_is_taken_where_it_has_the_name() -> None:
+    instead = {"tuner.models.dropout": "tuner.export.plain_operations"}
+    made = bundle([("tuner.models.dropout", "dropout")], instead=instead)
+    assert made == bundle([("tuner.export.plain_operations", "dropout")])
+    assert "numpy" not in made.imports
+
+
 def test_an_unknown_variant_has_no_design() -> None:
     with pytest.raises(KeyError):
         entry_text(NETWORK, "DESIGNS", "no-such-variant")

@@ -12,8 +12,8 @@ import pytest
 from torch import nn
 
 from tuner.errors import UsageError
-from tuner.models.beside import files_beside
 from tuner.models.own import load_class
+from tuner.models.own_modules import files_beside
 
 NET = "from beside_blocks import Block\n\n\nclass Net(Block):\n    pass\n"
 BLOCK = "from torch import nn\n\n\nclass Block(nn.Module):\n    width = {width}\n"

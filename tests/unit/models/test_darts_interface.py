@@ -11,12 +11,12 @@ import torch
 from darts.models.forecasting import tsmixer_model
 from torch import Tensor, nn
 
+from tests.support.weight_map import darts_to_original
 from tuner.api import load_data
 from tuner.config import Architecture, Hyperparameters, ModelShapes, RunConfig, TrainingSettings
 from tuner.errors import UsageError
 from tuner.models.darts_interface import DartsNetwork
 from tuner.models.registry import build_model
-from tuner.models.weight_map import darts_to_original
 from tuner.spec.study_file import load_study_file
 from tuner.training import fit
 

@@ -15,9 +15,9 @@ from darts.utils.likelihood_models.torch import QuantileRegression
 from torch import Tensor, nn
 
 from tests.support.present import present
+from tests.support.weight_map import darts_to_original, original_to_simple
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.models.registry import build_model
-from tuner.models.weight_map import darts_to_original, original_to_simple
 from tuner.training.quantile_loss import quantile_loss
 
 QUANTILES = [

@@ -7,12 +7,7 @@ import inspect
 import pytest
 
 from tuner.errors import UsageError
-from tuner.models.mixer_arguments import (
-    SETTINGS,
-    SIZES,
-    check_mixer_arguments,
-    of_usual_size,
-)
+from tuner.models.readings import SETTINGS, SIZES, check_mixer_arguments, of_usual_size
 from tuner.models.tsmixer import TSMixer
 
 

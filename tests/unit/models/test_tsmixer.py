@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.present import present
+from tests.support.weight_map import original_to_simple
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import DESIGNS
-from tuner.models.weight_map import original_to_simple
 
 SHAPES = ModelShapes(
     input_size=20, horizon=6, n_targets=3, n_past=1, n_future=4, n_static=1, n_quantiles=5

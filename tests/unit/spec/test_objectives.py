@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from tuner.config import TrainingSettings
 from tuner.data.task import demo_task
 from tuner.errors import TunerError
-from tuner.export.choice import choose
+from tuner.export.pick import choose
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.objectives import objective_names, values_of, violations

@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from tuner.api import front_frame, to_frame
 from tuner.config import OBJECTIVES, Value
-from tuner.export.choice import choose
+from tuner.export.pick import choose
 from tuner.pareto import Point, front_indices, hypervolume, hypervolume_trace
 from tuner.record import Recorded
 from tuner.report.figures.series import common_reference, front_series, trade_series, volume_series

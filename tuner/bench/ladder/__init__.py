@@ -2,10 +2,14 @@
 those before it, in time, memory and quality.
 """
 
-from tuner.bench.ladder.ladder_report import as_ladder_documents, print_ladder, write_ladder
-from tuner.bench.ladder.ladder_rows import LadderRow, ladder_rows
-from tuner.bench.ladder.rungs import Ladder, make_ladder
-from tuner.bench.ladder.to_convergence import Trainings, train_rungs
+from tuner.bench.ladder.ladder_report import (
+    LadderRow,
+    as_ladder_documents,
+    ladder_rows,
+    print_ladder,
+    write_ladder,
+)
+from tuner.bench.ladder.to_convergence import Ladder, Trainings, make_ladder, train_rungs
 
 __all__ = [
     "Ladder",

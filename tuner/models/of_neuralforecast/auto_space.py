@@ -14,8 +14,9 @@ from typing import Any
 
 from tuner.errors import UsageError, unknown_name
 from tuner.models.names import LIBRARY
-from tuner.models.of_neuralforecast.class_arguments import NO_NETWORK, OWNED
 from tuner.models.of_neuralforecast.library_source import (
+    NO_NETWORK,
+    OWNED,
     Choice,
     Real,
     Searched,

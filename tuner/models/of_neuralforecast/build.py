@@ -2,31 +2,177 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import logging
+import os
+import random
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.errors import UsageError, first_line, unknown_name
 from tuner.models.fault import on_one_line
 from tuner.models.names import LIBRARY
-from tuner.models.of_neuralforecast.class_arguments import (
+from tuner.models.of_neuralforecast.covariates import Covariates
+from tuner.models.of_neuralforecast.faster_layers import make_faster
+from tuner.models.of_neuralforecast.library_source import (
     NO_NETWORK,
+    QUANTILES_FIRST,
     check_names,
     lists_in,
     take_our_norm,
 )
-from tuner.models.of_neuralforecast.covariates import Covariates
-from tuner.models.of_neuralforecast.faster_layers import make_faster
-from tuner.models.of_neuralforecast.library_network import LibraryNetwork
-from tuner.models.of_neuralforecast.library_seed import library_seed
 from tuner.models.out_of_memory import out_of_memory
-from tuner.models.own import check_output
-from tuner.models.parameters import is_named
+from tuner.models.own import check_output, is_named
+from tuner.models.revin import ReversibleInstanceNorm
+
+# A model of neuralforecast, called as tuner's networks are.
+
+
+class LibraryNetwork(nn.Module):
+    """(past, future, static) -> (B, T, C, Q) with a model of neuralforecast inside.
+
+    A univariate model forecasts each target by itself: the targets are folded into the batch, and
+    each gets all covariates of its window. A multivariate model gets the targets as its series.
+
+    Args:
+        model: of neuralforecast, with Q outputs a value.
+        shapes: of the task.
+        covariates: those that the model was built for.
+        revin: whether a window's level and spread are taken off before the model and put back
+            after it (`tuner.models.revin`).
+    """
+
+    def __init__(
+        self, model: nn.Module, shapes: ModelShapes, covariates: Covariates, *, revin: bool
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.shapes = shapes
+        self.covariates = covariates
+        self.multivariate = bool(getattr(model, "MULTIVARIATE", False))
+        self.quantiles_first = type(model).__name__ in QUANTILES_FIRST
+        self.norm = ReversibleInstanceNorm(shapes.n_targets) if revin else None
+
+    def forward(
+        self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None
+    ) -> Tensor:
+        """Shapes as in `tuner.models.tsmixer.TSMixer.forward`."""
+        s = self.shapes
+        targets = past[..., : s.n_targets]
+        if self.norm is None:
+            return self._forecast(targets, past, future, static)
+        plain, statistics = self.norm(targets)
+        affine = torch.addcmul(self.norm.bias, plain, self.norm.weight)
+        forecast = self._forecast(affine, past, future, static)
+        return self.norm.inverse(forecast, statistics)
+
+    def _forecast(
+        self, targets: Tensor, past: Tensor, future: Tensor | None, static: Tensor | None
+    ) -> Tensor:
+        s = self.shapes
+        columns = self._columns(past, future, static)
+        if self.multivariate:
+            flat: Tensor = self.model(_as_series(targets, columns))
+            if self.quantiles_first:  # (B, T, Q * C)
+                by_quantile = flat.reshape(len(past), s.horizon, s.n_quantiles, s.n_targets)
+                return by_quantile.transpose(2, 3)
+            return flat.reshape(len(past), s.horizon, s.n_targets, s.n_quantiles)
+        folded: Tensor = self.model(_folded(targets, columns))  # (B * C, T, Q)
+        each = folded.reshape(len(past), s.n_targets, s.horizon, s.n_quantiles)
+        return each.transpose(1, 2)
+
+    def _columns(
+        self, past: Tensor, future: Tensor | None, static: Tensor | None
+    ) -> dict[str, Tensor | None]:
+        """What the model takes of the covariates: (B, L, P), (B, L + T, F) and (B, S), or None."""
+        s, taken = self.shapes, self.covariates
+        hist, futr = [], None
+        if taken.past:
+            hist.append(past[..., s.n_targets : s.n_targets + s.n_past])
+        if taken.static_as_past and static is not None:
+            hist.append(static.unsqueeze(1).expand(-1, past.shape[1], -1))
+        if taken.future and future is not None:
+            futr = torch.cat((past[..., s.n_targets + s.n_past :], future), dim=1)
+        return {
+            "hist_exog": torch.cat(hist, dim=-1) if hist else None,
+            "futr_exog": futr,
+            "stat_exog": static if taken.static else None,
+        }
+
+
+def _folded(targets: Tensor, columns: dict[str, Tensor | None]) -> dict[str, Any]:
+    """The library's batch for a univariate model: B * C windows of one series."""
+    n_targets = targets.shape[2]
+    insample = targets.transpose(1, 2).reshape(-1, targets.shape[1], 1)
+    batch: dict[str, Any] = {"insample_y": insample, "insample_mask": torch.ones_like(insample)}
+    for name, column in columns.items():
+        batch[name] = None if column is None else column.repeat_interleave(n_targets, dim=0)
+    return batch
+
+
+def _as_series(targets: Tensor, columns: dict[str, Tensor | None]) -> dict[str, Any]:
+    """A multivariate model's batch; each series has all columns: (B, K, time, C)."""
+    n_targets = targets.shape[2]
+    batch: dict[str, Any] = {
+        "insample_y": targets,
+        "insample_mask": torch.ones_like(targets),
+        "stat_exog": None,
+    }
+    for name in ("hist_exog", "futr_exog"):
+        column = columns[name]
+        batch[name] = (
+            None
+            if column is None
+            else column.transpose(1, 2).unsqueeze(-1).expand(-1, -1, -1, n_targets)
+        )
+    return batch
+
+
+# The random seed that neuralforecast's constructors ask for, and set in the whole process.
+
+
+_SET = ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")
+"""Environment variables that Lightning leaves behind."""
+_LOGGER = "lightning_fabric.utilities.seed"
+
+
+@contextlib.contextmanager
+def library_seed() -> Iterator[int]:
+    """A seed drawn from torch's random state: ours decides the weights.
+
+    The constructor seeds Python's, numpy's and torch's generators with it, notes it in the
+    environment and logs it. Afterwards all of that is as it was, but for the one number drawn.
+    """
+    seed = int(torch.randint(2**31, ()))
+    environment = {name: os.environ.get(name) for name in _SET}
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the one it seeds
+    logger = logging.getLogger(_LOGGER)
+    level = logger.level
+    initialised = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if initialised else ()
+    logger.setLevel(logging.WARNING)
+    try:
+        with torch.random.fork_rng(devices=list(devices)):
+            yield seed
+    finally:
+        logger.setLevel(level)
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        for name, value in environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
 
 GIVEN = "; it was given "
 """After it: the arguments of a class that says no."""
@@ -153,3 +299,70 @@ def _package(error: ImportError) -> str:
     """The package that is missing: by the error's name, or as the library's words quote it."""
     quoted = re.search(r"`([\w.-]+)`", str(error))
     return error.name or (quoted.group(1) if quoted else on_one_line(error))
+
+
+# What a model of neuralforecast does with a task, seen by asking it.
+
+
+WINDOWS = 8
+"""Of random values that a model is asked for twice, then half of them."""
+SAME = 1e-3
+"""Forecasts of random values from 0 to 1 that differ by less are the same but for rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """Of one class at one task's shapes."""
+
+    multivariate: bool
+    past: bool
+    future: bool
+    static: bool
+    """Which covariates the class takes, whether or not the task has some."""
+    repeats: bool
+    """The same windows, asked twice, get the same forecast."""
+    by_window: bool
+    """A window's forecast does not depend on the other windows of its batch."""
+
+    def remarks(self) -> Iterator[str]:
+        """What to know before its errors are compared."""
+        if not self.repeats:
+            yield "draws random numbers when it forecasts"
+        elif not self.by_window:
+            yield "a window's forecast depends on the others of its batch"
+
+
+@torch.no_grad()
+def abilities(name: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> Abilities:
+    """Build the class called `name` and ask it; torch's random state is left as it was.
+
+    Raises:
+        UsageError: as `build_of_library`.
+    """
+    s, model = shapes, find_class(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = build_of_library(name, shapes, arguments)
+        past = torch.rand(WINDOWS, s.input_size, s.n_targets + s.n_past + s.n_future)
+        future = torch.rand(WINDOWS, s.horizon, s.n_future) if s.n_future else None
+        static = torch.ones(WINDOWS, s.n_static) if s.n_static else None
+        network.eval()
+        first, second = network(past, future, static), network(past, future, static)
+        half = slice(WINDOWS // 2)
+        alone = network(past[half], _part(future, half), _part(static, half))
+    return Abilities(
+        multivariate=model.MULTIVARIATE,
+        past=model.EXOGENOUS_HIST,
+        future=model.EXOGENOUS_FUTR,
+        static=model.EXOGENOUS_STAT,
+        repeats=_same(first, second),
+        by_window=_same(first[half], alone),
+    )
+
+
+def _part(tensor: Tensor | None, rows: slice) -> Tensor | None:
+    return None if tensor is None else tensor[rows]
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return bool((a - b).abs().max() < SAME)

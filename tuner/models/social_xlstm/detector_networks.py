@@ -10,18 +10,194 @@ past and F future covariates, S static ones, Q quantiles, H hidden size.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.errors import UsageError
+from tuner.models.names import HEADS, LOOP
 from tuner.models.revin import ReversibleInstanceNorm
 from tuner.models.social_xlstm.encoder import Encoder
-from tuner.models.social_xlstm.neighbour_grid import neighbour_cells
-from tuner.models.social_xlstm.readout import HeadsByDetector, Readout, pooled
+from tuner.models.social_xlstm.matrix_cell import cell_in_use
 from tuner.models.social_xlstm.variant_settings import Pooling, VariantSettings
+
+# Which detectors lie in which cell of the square around each one: made once, from positions.
+
+
+Floats = npt.NDArray[np.float64]
+
+MOST_DETECTORS = 4096
+"""Of which a table of all pairs is made: gigabytes from here on."""
+FEW_NEIGHBOURS = 2
+"""Fewer are less than one to each side of a road."""
+SLACK = 1e-9
+"""Of a cell's width: what lies on an edge but for rounding lies inside."""
+
+
+def neighbour_cells(
+    positions: Sequence[tuple[float, float]], *, radius: float, grid: int
+) -> npt.NDArray[np.float32]:
+    """A table of ones and zeros: whether detector M is in cell G of the grid around detector N.
+
+    Nobody is in a grid of his own. A cell that is empty around everybody is left out.
+
+    Args:
+        positions: (N, 2), in any one unit of length.
+        radius: half the side of the square, in `usual_distance`s; at least 1.
+        grid: cells to a side, an even number.
+
+    Returns:
+        (N, G, N).
+
+    Raises:
+        UsageError: all at one place, or more detectors than a table of all pairs can have.
+    """
+    if len(positions) > MOST_DETECTORS:
+        raise UsageError(
+            f"social pooling keeps a table of all pairs, for at most {MOST_DETECTORS:,} detectors, "
+            f"and the task has {len(positions):,}; split the task, or set pooling = 'none' under "
+            "[model_settings]"
+        )
+    places = np.asarray(positions, dtype=np.float64)
+    reach = radius * usual_distance(places)
+    apart = places[None, :] - places[:, None]  # (N, M, 2): from each one to the others
+    width = 2 * reach / grid
+    near: npt.NDArray[np.bool_] = np.all(np.abs(apart) <= reach * (1 + SLACK), axis=-1)
+    inside = near & ~np.eye(len(places), dtype=np.bool_)
+    # The same to both sides: a neighbour on an edge is in the nearer of two cells.
+    rings = np.ceil(np.abs(apart) / width - SLACK).astype(np.int64).clip(1, grid // 2)
+    steps = np.where(apart >= 0, grid // 2 + rings - 1, grid // 2 - rings)
+    cells = steps[..., 0] * grid + steps[..., 1]
+    of, other = np.nonzero(inside)
+    used, column = np.unique(cells[inside], return_inverse=True)
+    table = np.zeros((len(places), len(used), len(places)), dtype=np.float32)
+    table[of, column, other] = 1.0
+    return table
+
+
+def pooling_in_words(positions: Sequence[tuple[float, float]], radius: float) -> str:
+    """Over how many others each detector pools, for the person who chose the radius.
+
+    Args:
+        positions: (N, 2), in any one unit of length.
+        radius: half the side of the square, in `usual_distance`s.
+
+    Raises:
+        UsageError: as `neighbour_cells`.
+    """
+    table = neighbour_cells(positions, radius=radius, grid=2)
+    others = table.sum(axis=(1, 2))
+    usual = usual_distance(np.asarray(positions, dtype=np.float64))
+    least, middle, most = int(others.min()), float(np.median(others)), int(others.max())
+    pairs = ""
+    if middle < FEW_NEIGHBOURS:
+        pairs = (
+            "; where detectors stand in pairs, such as of two carriageways, that distance is one "
+            "within a pair, and pool_radius has to be larger"
+        )
+    return (
+        f"a detector pools over {least} to {most} others, {middle:g} in the median: those within "
+        f"{radius:g} times {usual:.4g}, the usual distance to the next one{pairs}"
+    )
+
+
+def usual_distance(places: Floats) -> float:
+    """The median distance from a detector, (N, 2), to the nearest one at another place.
+
+    Raises:
+        UsageError: there is no other place.
+    """
+    nearest = []
+    for place in places:  # row by row: a table of all distances would hold N * N numbers again
+        distances = np.hypot(*(places - place).T)
+        elsewhere = distances[distances > 0]
+        if len(elsewhere):
+            nearest.append(float(elsewhere.min()))
+    if not nearest:
+        raise UsageError(
+            "social pooling needs detectors at two places at least, and the task's are all at one; "
+            "correct its positions, or set pooling = 'none' under [model_settings]"
+        )
+    return float(np.median(nearest))
+
+
+# From a detector's hidden state, and those around it, to its forecast.
+
+
+def pooled(states: Tensor, cells: Tensor) -> Tensor:
+    """The sum of the hidden states in each cell around each detector.
+
+    Args:
+        states: (B, M, H), of all detectors.
+        cells: (N, G, M), as `neighbour_cells` gives them, of the N detectors that are asked for.
+
+    Returns:
+        (B, N, G * H).
+    """
+    n_cells, n_detectors = cells.shape[1:]
+    sums = torch.matmul(cells.reshape(-1, n_detectors), states)  # (B, N * G, H)
+    return sums.reshape(len(states), -1, n_cells * states.shape[-1])
+
+
+class Readout(nn.Module):
+    """Hidden state, pooled neighbours and context to what a head reads; then the head.
+
+    Args:
+        hidden_size: H.
+        n_cells: G; 0 without pooling.
+        n_context: K, what is known of the window as a whole.
+        dropout: probability.
+        head: (B, N, H) to (B, N, T * Q).
+    """
+
+    def __init__(
+        self, hidden_size: int, *, n_cells: int, n_context: int, dropout: float, head: nn.Module
+    ) -> None:
+        super().__init__()
+        self.embed = nn.Linear(n_cells * hidden_size, hidden_size) if n_cells else None
+        self.state = nn.Linear(hidden_size, hidden_size)
+        self.around = nn.Linear(hidden_size, hidden_size, bias=False) if n_cells else None
+        self.context = nn.Linear(n_context, hidden_size, bias=False) if n_context else None
+        self.dropout = nn.Dropout(dropout)
+        self.head = head
+
+    def forward(self, states: Tensor, around: Tensor | None, context: Tensor | None) -> Tensor:
+        """(B, N, H), (B, N, G * H) or None, (B, K) or None -> (B, N, T * Q)."""
+        joined = self.state(states)
+        if self.embed is not None and self.around is not None and around is not None:
+            joined = joined + self.around(torch.relu(self.embed(around)))
+        if self.context is not None and context is not None:
+            joined = joined + self.context(context).unsqueeze(1)
+        forecast: Tensor = self.head(self.dropout(torch.relu(joined)))
+        return forecast
+
+
+class HeadsByDetector(nn.Module):
+    """A linear layer of its own for each detector, all of them as one product.
+
+    Args:
+        n_detectors: N.
+        n_in: H.
+        n_out: T * Q.
+    """
+
+    def __init__(self, n_detectors: int, n_in: int, n_out: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(n_in)  # as torch initialises a linear layer
+        self.weight = nn.Parameter(torch.empty(n_detectors, n_in, n_out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(n_detectors, n_out).uniform_(-bound, bound))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(B, N, n_in) -> (B, N, n_out)."""
+        by_detector = torch.matmul(states.transpose(0, 1), self.weight)  # (N, B, n_out)
+        return by_detector.transpose(0, 1) + self.bias
 
 
 class DetectorNetwork(nn.Module, ABC):
@@ -181,3 +357,51 @@ def _cells_of(shapes: ModelShapes, settings: VariantSettings) -> Tensor | None:
         )
     table = neighbour_cells(shapes.positions, radius=settings.pool_radius, grid=settings.pool_grid)
     return torch.from_numpy(table)
+
+
+# From the name of a Social-xLSTM variant to its network.
+
+
+def build_social(
+    variant: str, shapes: ModelShapes, arguments: Mapping[str, Any]
+) -> DetectorNetwork:
+    """A new network on the CPU.
+
+    Args:
+        variant: one of `tuner.models.names.social_names()`.
+        shapes: of the task.
+        arguments: those of `VariantSettings`.
+
+    Raises:
+        UsageError: settings it does not take, a task without the positions that it pools by, or a
+            cell whose package is not installed.
+    """
+    settings = VariantSettings.of(variant, arguments)
+    try:
+        if variant == LOOP:
+            return LoopNetwork(shapes, settings)
+        return SharedNetwork(shapes, settings, heads=variant == HEADS)
+    except UsageError as error:
+        raise UsageError(f"variant {variant!r}: {error}") from None
+
+
+def social_cell(variant: str, arguments: Mapping[str, Any]) -> str:
+    """Whose cell a network with these arguments runs on this machine, as `cell_in_use` says it.
+
+    Raises:
+        UsageError: settings that the variant does not take.
+    """
+    settings = VariantSettings.of(variant, arguments)
+    return cell_in_use(settings.cell, settings.kind)
+
+
+def social_pooling(variant: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> str:
+    """Over how many others a detector of the task pools, in words; empty where nothing is pooled.
+
+    Raises:
+        UsageError: as `build_social`.
+    """
+    settings = VariantSettings.of(variant, arguments)
+    if settings.pooling is Pooling.NONE or not shapes.positions:
+        return ""
+    return pooling_in_words(shapes.positions, settings.pool_radius)

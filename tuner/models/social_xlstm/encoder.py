@@ -11,14 +11,65 @@ Legend: B windows, N detectors, R rows = B * N, S time steps, H hidden size, A h
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tuner.models.social_xlstm.matrix_cell import Gates, matrix_cell
-from tuner.models.social_xlstm.matrix_memory import single
-from tuner.models.social_xlstm.scalar_memory import slstm
+from tuner.models.social_xlstm.matrix_cell import Gates, matrix_cell, single
 from tuner.models.social_xlstm.variant_settings import Kind, VariantSettings
+
+# The sLSTM: scalar memories with exponential gates, whose heads see their own last outputs.
+
+
+class State(NamedTuple):
+    """After a step, (A, R, D) each: the output, the memory, its normaliser and stabiliser."""
+
+    output: Tensor
+    memory: Tensor
+    normaliser: Tensor
+    stabiliser: Tensor
+
+
+def slstm(inputs: Tensor, recurrent: Tensor) -> Tensor:
+    """Every output of a sequence.
+
+    Args:
+        inputs: (S, A, R, 4 * D), what the input adds to each gate, biases included: input gate,
+            forget gate, memory input, output gate; fp32.
+        recurrent: (A, D, 4 * D), what the last output adds to them; fp32.
+
+    Returns:
+        (S, A, R, D).
+    """
+    state = first_step(inputs[0])
+    outputs = [state.output]
+    for gates in inputs[1:].unbind(0):
+        state = step(torch.baddbmm(gates, state.output, recurrent), state)
+        outputs.append(state.output)
+    return torch.stack(outputs)
+
+
+def first_step(gates: Tensor) -> State:
+    """The state after the first step, (A, R, 4 * D): nothing came before, so nothing is kept."""
+    entering, _, new, out = gates.chunk(4, dim=-1)
+    stabiliser = entering.detach()
+    normaliser = torch.exp(entering - stabiliser)  # 1, whose gradient is the input gate's
+    memory = normaliser * torch.tanh(new)
+    return State(torch.sigmoid(out) * memory / normaliser, memory, normaliser, stabiliser)
+
+
+def step(gates: Tensor, before: State) -> State:
+    """The state after another step; `gates` (A, R, 4 * D) as in `slstm`, the last output added."""
+    entering, forget, new, out = gates.chunk(4, dim=-1)
+    kept = functional.logsigmoid(forget) + before.stabiliser
+    stabiliser = torch.maximum(kept, entering).detach()
+    keeps, adds = torch.exp(kept - stabiliser), torch.exp(entering - stabiliser)
+    memory = keeps * before.memory + adds * torch.tanh(new)
+    normaliser = keeps * before.normaliser + adds
+    return State(torch.sigmoid(out) * memory / normaliser, memory, normaliser, stabiliser)
+
 
 EPS = 1e-5
 FORGET_BIAS = (3.0, 6.0)

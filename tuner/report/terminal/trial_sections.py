@@ -14,7 +14,7 @@ from tuner.devices.served_settings import WHY_EAGER
 from tuner.devices.watch import SEES_PROCESSES
 from tuner.display.terminal import line, make_console
 from tuner.display.text import shown_value
-from tuner.files.meaning import In
+from tuner.files.kinds import In
 from tuner.record import MEANINGS, Recorded, names_in
 from tuner.report.terminal.sparkline import SPARK_WIDTH, sparkline
 from tuner.report.terminal.throughput_lines import busy_in_words, throughput_rows

@@ -14,7 +14,7 @@ from tuner.data.windows import DeviceData
 from tuner.devices.served_settings import WHY_EAGER, why_not_on, why_not_together
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
-from tuner.models.host_build import why_not_built
+from tuner.models.host_kernels import why_not_built
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.compiled_cpu import CompiledCpuEngine, why_not_compiled
 from tuner.training.engines.eager import EagerEngine

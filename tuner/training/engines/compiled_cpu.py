@@ -6,9 +6,8 @@ from torch import nn
 
 from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.elementwise import Elementwise, PlainElementwise
-from tuner.models.host_build import library
-from tuner.models.host_kernels import HostKernels
+from tuner.models.dropout import Elementwise, PlainElementwise
+from tuner.models.host_kernels import HostKernels, library
 from tuner.models.tsmixer import FeatureMixing, TimeMixing, TSMixer
 from tuner.training.engines.eager import EagerEngine
 

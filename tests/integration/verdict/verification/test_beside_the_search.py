@@ -22,7 +22,7 @@ from tests.support.present import present
 from tests.support.recorded_studies import record_study
 from tuner.errors import TunerError
 from tuner.export import load_best
-from tuner.export.headline import headline
+from tuner.export.script_text import headline
 from tuner.pareto import Point
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.standing import standing

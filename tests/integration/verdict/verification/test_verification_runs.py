@@ -14,7 +14,7 @@ from tests.support.present import present
 from tuner.devices import CpuCores
 from tuner.errors import UsageError
 from tuner.export import load_best
-from tuner.export.headline import headline
+from tuner.export.script_text import headline
 from tuner.record import Recorded
 from tuner.report.study_status import status_of
 from tuner.report.terminal.verification import print_verified, verification_document

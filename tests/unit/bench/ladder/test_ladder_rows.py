@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tuner.bench.contender import Job, Round
-from tuner.bench.ladder.ladder_report import markdown_of, write_ladder
-from tuner.bench.ladder.ladder_rows import LadderRow, ladder_rows
-from tuner.bench.ladder.rungs import Ladder, make_ladder
-from tuner.bench.ladder.to_convergence import Trained, Trainings
-from tuner.bench.measurement import Measurement
+from tuner.bench.contender import Job, Measurement, Round
+from tuner.bench.ladder.ladder_report import LadderRow, ladder_rows, markdown_of, write_ladder
+from tuner.bench.ladder.to_convergence import Ladder, Trained, Trainings, make_ladder
 from tuner.bench.report import Circumstances
 from tuner.data.windows import DeviceData
 from tuner.spec.study_file import load_study_file

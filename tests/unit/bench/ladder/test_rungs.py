@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tuner.bench.contender import Job
-from tuner.bench.ladder.rungs import FIRST, Ladder, Rung, make_ladder
+from tuner.bench.ladder.to_convergence import FIRST, Ladder, Rung, make_ladder
 from tuner.config import Backend, Precision
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError

@@ -9,8 +9,7 @@ import pytest
 from tests.support.small_study import STUDY_TOML
 from tuner.bench.contender import Job
 from tuner.bench.ladder import to_convergence
-from tuner.bench.ladder.rungs import Ladder, make_ladder
-from tuner.bench.ladder.to_convergence import Trainings, train_rungs
+from tuner.bench.ladder.to_convergence import Ladder, Trainings, make_ladder, train_rungs
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError

@@ -20,7 +20,7 @@ from benchmarks.readings.distance import (
     table,
 )
 from benchmarks.readings.tried import TRIED
-from tuner.models.mixer_arguments import check_mixer_arguments
+from tuner.models.readings import check_mixer_arguments
 
 TWELVE = list(TRIED)[:12]
 

@@ -14,8 +14,8 @@ import pytest
 from tuner.errors import UsageError
 from tuner.models.of_neuralforecast import library_source
 from tuner.models.of_neuralforecast.auto_space import study_of_library
-from tuner.models.of_neuralforecast.class_arguments import OWNED
 from tuner.models.of_neuralforecast.library_source import (
+    OWNED,
     Choice,
     Real,
     Whole,

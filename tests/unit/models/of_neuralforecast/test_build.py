@@ -19,11 +19,9 @@ from neuralforecast.tsdataset import TimeSeriesDataset
 from tuner.config import Architecture, ModelShapes
 from tuner.integrations.quantiles_first import QuantilesFirstMQLoss
 from tuner.models.names import library_class, names_own_code
-from tuner.models.of_neuralforecast.build import build_of_library
+from tuner.models.of_neuralforecast.build import LibraryNetwork, build_of_library
 from tuner.models.of_neuralforecast.covariates import Covariates
-from tuner.models.of_neuralforecast.library_network import LibraryNetwork
-from tuner.models.of_neuralforecast.library_source import model_names
-from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
+from tuner.models.of_neuralforecast.library_source import QUANTILES_FIRST, model_names
 from tuner.models.own import methods_not_used
 
 SHAPES = ModelShapes(

@@ -13,8 +13,7 @@ from tuner.errors import UsageError
 from tuner.models.names import HEADS, LOOP, SHARED, social_names
 from tuner.models.registry import build_model, cell_of
 from tuner.models.social_xlstm import matrix_cell
-from tuner.models.social_xlstm.detector_networks import LoopNetwork, SharedNetwork
-from tuner.models.social_xlstm.readout import HeadsByDetector
+from tuner.models.social_xlstm.detector_networks import HeadsByDetector, LoopNetwork, SharedNetwork
 
 ROAD = tuple((float(place), 0.0) for place in (0, 90, 200, 310, 400))
 SETTINGS = {"n_heads": 2, "cell": "own"}

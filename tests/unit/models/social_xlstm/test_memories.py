@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from tuner.models.social_xlstm.encoder import Encoder, MatrixBlock
-from tuner.models.social_xlstm.matrix_cell import Gates, OwnCell, PackageCell, package_function
-from tuner.models.social_xlstm.matrix_memory import mlstm_last, mlstm_parallel, mlstm_recurrent
-from tuner.models.social_xlstm.scalar_memory import slstm
+from tuner.models.social_xlstm.encoder import Encoder, MatrixBlock, slstm
+from tuner.models.social_xlstm.matrix_cell import (
+    Gates,
+    OwnCell,
+    PackageCell,
+    _divisor,
+    mlstm_last,
+    mlstm_parallel,
+    package_function,
+)
 from tuner.models.social_xlstm.variant_settings import Cell, Kind, VariantSettings
 
 ROWS, HEADS, STEPS, SIZE = 3, 2, 40, 8
 HUGE = 300.0
 """Its exponential is beyond fp32, and 1 / it, too."""
 SKIPPED = "the package xlstm is not installed: pip install 'tuner[xlstm]'"
+
+
+def mlstm_recurrent(
+    query: Tensor, key: Tensor, value: Tensor, input_gate: Tensor, forget_gate: Tensor
+) -> Tensor:
+    """`mlstm_parallel` step by step, with memory (R, A, D, D), normaliser (R, A, D) and stabiliser
+    (R, A), as in the paper."""
+    key = key / math.sqrt(key.shape[-1])
+    forgotten = functional.logsigmoid(forget_gate)
+    memory = torch.zeros_like(key[..., 0, :, None] * value[..., 0, None, :])
+    normaliser = torch.zeros_like(key[..., 0, :])
+    stabiliser = torch.full_like(input_gate[..., 0], -math.inf)
+    found = []
+    for step in range(query.shape[-2]):
+        entering = input_gate[..., step]
+        before, stabiliser = (
+            stabiliser,
+            torch.maximum(forgotten[..., step] + stabiliser, entering).detach(),
+        )
+        kept = torch.exp(forgotten[..., step] + before - stabiliser).unsqueeze(-1)  # (R, A, 1)
+        added = torch.exp(entering - stabiliser).unsqueeze(-1)
+        k, v, q = key[..., step, :], value[..., step, :], query[..., step, :]
+        memory = kept.unsqueeze(-1) * memory + (added * k).unsqueeze(-1) * v.unsqueeze(-2)
+        normaliser = kept * normaliser + added * k
+        divisor = _divisor((normaliser * q).sum(-1, keepdim=True), stabiliser.unsqueeze(-1))
+        found.append((q.unsqueeze(-2) @ memory).squeeze(-2) / divisor)
+    return torch.stack(found, dim=-2)
 
 
 def _inputs(

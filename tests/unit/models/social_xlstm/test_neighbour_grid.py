@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tuner.errors import UsageError
-from tuner.models.social_xlstm.neighbour_grid import (
+from tuner.models.social_xlstm.detector_networks import (
     neighbour_cells,
     pooling_in_words,
     usual_distance,

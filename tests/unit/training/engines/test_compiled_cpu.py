@@ -13,7 +13,7 @@ from torch import Tensor
 from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
-from tuner.models import host_build
+from tuner.models import host_kernels
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 REFERENCE = ModelShapes(
     input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=7, n_quantiles=17
 )
-needs_compiler = pytest.mark.skipif(host_build.why_not_built() is not None, reason="needs g++")
+needs_compiler = pytest.mark.skipif(host_kernels.why_not_built() is not None, reason="needs g++")
 
 
 @pytest.fixture
@@ -150,6 +150,6 @@ def test_a_compiler_that_fails_is_named_in_one_line(
     compiler.chmod(0o700)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    uncached: functools._lru_cache_wrapper[object] = host_build.library
+    uncached: functools._lru_cache_wrapper[object] = host_kernels.library
     with pytest.raises(TunerError, match="no such option; use --backend eager"):
         uncached.__wrapped__()
