@@ -13,13 +13,14 @@ from tests.support.in_process_worker import DEVICE, RESULT, result_of
 from tests.support.recorded_studies import record_study
 from tests.support.spaces import with_range
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database
 from tuner.storage.optuna.little_left import LITTLE_LEFT
 from tuner.storage.records import LittleLeft
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, open_study
-from tuner.study.transfer import extend_budget, extend_space, restore
+from tuner.study.transfer import over_space, restore
 from tuner.worker.loop import Worker
 
 FOUND = LittleLeft(until=0.1, at_most=0.08, trials=3)
@@ -48,7 +49,7 @@ def test_nobody_begins_a_trial_and_what_runs_comes_to_its_end(study: OpenStudy) 
 
 
 def test_workers_go_home_and_more_trials_do_not_bring_them_back(stopped: OpenStudy) -> None:
-    extend_budget(stopped, 50)
+    stopped.ledger.set_budget(50)
     Worker([stopped], DEVICE, result_of, name="ann").run()
     assert stopped.ledger.counts().finished == 0
 
@@ -100,7 +101,9 @@ def test_a_search_over_another_space_has_not_stopped(database_url: str) -> None:
         space = study.definition.space
         lowest, _ = space.learning_rate.bounds()
         wider = with_range(space, "learning_rate", low=lowest / 2)
-        new, taken = extend_space(study, wider, study.definition.defaults, "wider", trials=10)
-        assert taken == 6
+        file = load_study_file("rmsnorm").model_copy(update={"space": wider})
+        archive, left_out = over_space(archive_of(study), file, "wider")
+        assert not left_out
+        new = restore(database, archive, "wider")
         assert new.policy().until == 0.1
         assert new.ledger.counts().little_left is None
