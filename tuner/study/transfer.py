@@ -13,13 +13,14 @@ from typing import Any
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Connection, insert, select, update
 
-from tuner.config import Value
+from tuner.config import Hyperparameters, Value
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import violations
+from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import StudyFile
 from tuner.storage.code_texts import put_source
 from tuner.storage.database import Database, initialisation_lock
@@ -134,14 +135,50 @@ def over_space(archive: Archive, file: StudyFile, name: str) -> tuple[Archive, C
             f"--space: {file.name} is of the network {here}, study {archive.name!r} of {there}; "
             "their trials do not compare"
         )
-    space, defaults = file.space, file.default_hyperparameters()
-    if space.definition() == archive.definition.space.definition():
+    defaults = file.default_hyperparameters()
+    definition = dataclasses.replace(
+        archive.definition,
+        variant=file.name,
+        core_change=file.core_change,
+        space=file.space,
+        defaults=defaults,
+    )
+    if file.space.definition() == archive.definition.space.definition():
         raise UsageError(
             f"--space: study {archive.name!r} has the space of {file.name} already; leave it out"
         )
-    kept: list[TrialRecord] = []
+    kept, left_out = _inside(archive, file.space, defaults)
+    records, numbers = list(kept.values()), {old: record.number for old, record in kept.items()}
+    if not any(record.is_default for record in records):
+        params: dict[str, Value] = dict(defaults.as_dict())
+        waiting = Recorded(default=True)
+        records.append(
+            TrialRecord(len(kept), TrialState.WAITING, params, None, waiting, None, None)
+        )
+    made = dataclasses.replace(
+        archive,
+        definition=definition,
+        membership=Membership.of_new(name, draw=archive.membership.draw),
+        policy=dataclasses.replace(archive.policy, gpu_shared=()),
+        budget=max(archive.budget, len(kept)),
+        records=tuple(records),
+        curves={numbers[old]: rows for old, rows in archive.curves.items() if old in numbers},
+        verifications=(),
+        notes={},
+        little_left=None,  # it has tried little there
+        retune=None,
+    )
+    return made, left_out
+
+
+def _inside(
+    archive: Archive, space: SearchSpace, defaults: Hyperparameters
+) -> tuple[dict[int, TrialRecord], Counter[str]]:
+    """Its finished trials that lie in `space`, numbered anew, by their old numbers; and the names
+    that others lie outside in.
+    """
+    kept: dict[int, TrialRecord] = {}
     left_out = Counter[str]()
-    numbers: dict[int, int] = {}
     default = configuration(defaults.as_dict())
     for record in archive.records:
         if not record.state.is_finished() or record.recorded.foreign:
@@ -149,40 +186,13 @@ def over_space(archive: Archive, file: StudyFile, name: str) -> tuple[Archive, C
         if outside := space.contains(record.params):
             left_out[outside[0].partition(" ")[0]] += 1
             continue
-        numbers[record.number] = len(kept)
         recorded = dataclasses.replace(
             record.recorded,
             copied_from=f"{archive.name}, trial {record.number}",
             default=True if configuration(record.params) == default else None,
         )
-        kept.append(dataclasses.replace(record, number=len(kept), recorded=recorded))
-    budget = max(archive.budget, len(kept))
-    if not any(record.is_default for record in kept):
-        params: dict[str, Value] = dict(defaults.as_dict())
-        waiting = Recorded(default=True)
-        kept.append(TrialRecord(len(kept), TrialState.WAITING, params, None, waiting, None, None))
-    made = dataclasses.replace(
-        archive,
-        definition=dataclasses.replace(
-            archive.definition,
-            variant=file.name,
-            core_change=file.core_change,
-            space=space,
-            defaults=defaults,
-        ),
-        membership=Membership.of_new(name, draw=archive.membership.draw),
-        policy=dataclasses.replace(archive.policy, gpu_shared=()),
-        budget=budget,
-        records=tuple(kept),
-        curves={
-            numbers[number]: rows for number, rows in archive.curves.items() if number in numbers
-        },
-        verifications=(),
-        notes={},
-        little_left=None,  # it has tried little there
-        retune=None,
-    )
-    return made, left_out
+        kept[record.number] = dataclasses.replace(record, number=len(kept), recorded=recorded)
+    return kept, left_out
 
 
 def _templates(archive: Archive) -> Iterator[FrozenTrial]:
