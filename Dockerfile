@@ -16,6 +16,7 @@ RUN case "$TORCH" in \
     esac
 COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY studies studies
+COPY storage/kubernetes storage/kubernetes
 COPY tuner tuner
 RUN pip install --constraint constraints.txt .
 

@@ -128,6 +128,11 @@ class Bench:
         with self.database() as database:
             yield open_study(database, STUDY)
 
+    def allow(self, trials: int, study: str = STUDY) -> None:
+        """Let a study hold so many finished trials, as a launch that ran none would."""
+        with self.database() as database:
+            open_study(database, study).ledger.set_budget(trials)
+
     @contextmanager
     def database(self) -> Iterator[Database]:
         database = open_database(parse_url(self.url), create=False)

@@ -63,7 +63,7 @@ def _engine(on: str, storage: str) -> list[Check]:
         from tuner.cli.machine import Check
 
         there = "" if shutil.which("kubectl") else ", which is not on the PATH here"
-        what = "a launch prints what it is told (--print); kubectl applies it"
+        what = "a launch says what its template is filled in with (--print); kubectl applies it"
         return [Check("Kubernetes", "notice" if there else "ok", what + there)]
     from tuner.cli.slurm_checks import examine_slurm
 

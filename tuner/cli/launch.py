@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from tuner.cli.command import takes
 from tuner.cli.launch_options import LaunchOptions
 from tuner.cli.options import (
@@ -15,7 +13,7 @@ from tuner.cli.options import (
     opened_database,
     storage_url,
 )
-from tuner.cli.output import print_json
+from tuner.cli.output import print_json, say_told
 
 if TYPE_CHECKING:
     from tuner.launch import LaunchOutcome, LaunchRequest
@@ -38,7 +36,7 @@ def launch(options: LaunchOptions) -> int:
     foreground = Foreground(live_view)
     outcome = run(request, progress=foreground, stop=foreground.stop)
     if outcome.printed:
-        typer.echo(outcome.printed, nl=False)
+        say_told(outcome.printed, json=options.json)
         return 0
     _report(outcome, options, request.storage)
     return EXIT_CODES.get(outcome.ended, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -21,6 +22,17 @@ def print_json(document: Any) -> None:
 def say(line: str) -> None:
     """A line on stdout, whatever names are in it."""
     typer.echo(shown(line))
+
+
+def say_told(told: str | Mapping[str, str], *, json: bool) -> None:
+    """What an engine would be told: a script as it is, or a line for each value."""
+    if json:
+        print_json({"script": told} if isinstance(told, str) else told)
+    elif isinstance(told, str):
+        typer.echo(told, nl=False)
+    else:
+        for name, value in told.items():
+            say(f"{name}: {value}")
 
 
 def _finite(value: Any) -> Any:

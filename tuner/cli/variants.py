@@ -98,7 +98,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     # What a class of the user's own prints is not part of the document.
     with printed_to_stderr(wanted=json):
         with nothing_collected():
-            from tuner.models.own import methods_not_used, own_sources
+            from tuner.models.own import methods_not_used
             from tuner.models.registry import pooling_of, unused_parts
             from tuner.training.one_step import train_one_step
 
@@ -121,8 +121,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
         said += batch_sizes_that_fail(file, prepared)
     if json:
         print_json(
-            _document(file, prepared, seen)
-            | {"unused_methods": list(unused), "notices": said, "sources": own_sources()}
+            _document(file, prepared, seen) | {"unused_methods": list(unused), "notices": said}
         )
         return 0
     _say_checked(file, task, prepared, seen)

@@ -14,7 +14,7 @@ from tuner.cli.options import (
     share,
     storage_url,
 )
-from tuner.cli.output import print_json
+from tuner.cli.output import print_json, say_told
 from tuner.cli.verify_options import FrontChosen, VerifyOptions
 from tuner.errors import UsageError
 
@@ -44,7 +44,7 @@ def verify(options: VerifyOptions) -> int:
     foreground = Foreground(_view)
     outcome = verification.run(request, progress=foreground, stop=foreground.stop)
     if outcome.printed:
-        typer.echo(outcome.printed, nl=False)
+        say_told(outcome.printed, json=options.json)
         return 0
     _report(outcome, request, json=options.json)
     return EXIT_CODES.get(outcome.ended, 0)

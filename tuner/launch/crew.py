@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,7 +115,7 @@ class Crew:
     def _left_s(self) -> float | None:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
-    def in_words(self, studies: Sequence[OpenStudy]) -> str:
+    def in_words(self, studies: Sequence[OpenStudy]) -> str | Mapping[str, str]:
         """What the engine would be told to place workers of these studies."""
         assert self.engine is not None, "nothing is printed of workers on this host"
         return self.engine.in_words(self.command(self.engine, studies))

@@ -241,7 +241,7 @@ def _note_changed_budgets(launched: Sequence[Launched], notes: Notes) -> None:
         if now != each.budget:
             notes.note(
                 f"the budget of {each.study.name} was changed from {each.budget} to {now} trials "
-                "meanwhile, by another launch or 'tuner study extend'"
+                "meanwhile, by another launch"
             )
 
 

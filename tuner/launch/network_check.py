@@ -7,8 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.display.signals import signal_name
@@ -21,21 +19,15 @@ SAID_AFTER_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What the check of a network that works has said."""
-
-    notices: tuple[str, ...]
-    sources: Mapping[str, str]
-    """Files of the user's that it imported, with their hashes."""
-
-
-def check_network(variant: str, task: str, data_dir: Path | None) -> Checked:
+def check_network(variant: str, task: str, data_dir: Path | None) -> tuple[str, ...]:
     """Train the network of the user's own study file for a step, in a child that ends with this
     process: the supervisor never imports torch.
 
     Without this, a class that cannot work or a setting that nobody takes would fail every trial of
     the study.
+
+    Returns:
+        What is to be said of one that works.
 
     Raises:
         UsageError, TunerError: as `tuner variants --check` says it; a class that ends its process.
@@ -54,11 +46,7 @@ def check_network(variant: str, task: str, data_dir: Path | None) -> Checked:
         named = message.startswith(str(Path(variant)))  # as the one that names a line does
         raise kind(message if named else f"{variant}: {message}")
     try:
-        document = json.loads(printed)
-        return Checked(
-            notices=tuple(str(notice) for notice in document["notices"]),
-            sources=dict(document["sources"]),
-        )
+        return tuple(str(notice) for notice in json.loads(printed)["notices"])
     except ValueError:
         raise TunerError(
             f"{variant}: the check of its network ended without an answer: a class must not end "

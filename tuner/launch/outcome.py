@@ -66,7 +66,7 @@ class LaunchOutcome:
     studies: tuple[StudyOutcome, ...]
     notes: tuple[str, ...] = ()
     """All lines that a person would have been told, in order, those of the studies included."""
-    printed: str = ""
+    printed: str | Mapping[str, str] = ""
     """What the engine would be told."""
 
     @property

@@ -13,7 +13,6 @@ from tuner.data.task import Task, load_task
 from tuner.devices.served_settings import why_not_on, why_not_together
 from tuner.errors import UsageError
 from tuner.files.plain import excerpt
-from tuner.launch import passed_checks
 from tuner.launch.network_check import check_network
 from tuner.launch.request import LaunchRequest, StudySettings, names_of
 from tuner.launch.where import Where, choose_where
@@ -92,7 +91,7 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
             refuse_unlike_program(file.program, request.settings)
             of_networks.append(f"{file.name} runs {file.program.in_words()}")
         elif variant not in builtin_variants() or file.model not in builtin_names():
-            of_networks += _of_network(variant, file, request, prepared.data_hash)
+            of_networks += _of_network(variant, file, request)
         name = request.study or f"{task.name}-{file.name}"
         if request.settings.mql_split is MqlSplit.ORIGINS:
             check_blocks(prepared)
@@ -108,12 +107,9 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
     )
 
 
-def _of_network(
-    variant: str, file: StudyFile, request: LaunchRequest, data_hash: str
-) -> Sequence[str]:
+def _of_network(variant: str, file: StudyFile, request: LaunchRequest) -> Sequence[str]:
     """What is to be said of a network that works. A mixer of a usual size, which only the settings
-    of the user's file can make fail, is not tried, and nothing that has passed: that takes a
-    process with torch, some seconds.
+    of the user's file can make fail, is not tried: that takes a process with torch, some seconds.
 
     Raises:
         UsageError, TunerError: it cannot be trained.
@@ -127,13 +123,7 @@ def _of_network(
             raise UsageError(f"{variant}: {error}") from None
         if of_usual_size(arguments):
             return []
-    key = passed_checks.key_of(file, data_hash)
-    if key is not None and (said := passed_checks.kept(key)) is not None:
-        return said
-    found = check_network(variant, request.task, request.data_dir)
-    if key is not None:
-        passed_checks.keep(key, found.notices, found.sources)
-    return found.notices
+    return check_network(variant, request.task, request.data_dir)
 
 
 def definition_of(

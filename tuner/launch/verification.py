@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from tuner.devices.lock import check_folder
@@ -133,14 +133,16 @@ def _crew(
     )
 
 
-def _printed(text: str, missing: Sequence[str], notes: Notes) -> VerificationOutcome:
+def _printed(
+    told: str | Mapping[str, str], missing: Sequence[str], notes: Notes
+) -> VerificationOutcome:
     """Of runs that are planned, and that nobody was asked to make."""
     return VerificationOutcome(
         ended=Outcome.PRINTED,
         verified={},
         missing=tuple(missing),
         notes=tuple(notes.lines),
-        printed=text,
+        printed=told,
     )
 
 

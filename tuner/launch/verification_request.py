@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,5 +60,5 @@ class VerificationOutcome:
     """What cannot be verified yet, and why."""
     notes: tuple[str, ...]
     """All lines that a person would have been told, in order."""
-    printed: str = ""
+    printed: str | Mapping[str, str] = ""
     """What the engine would be told."""

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import inspect
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -21,7 +16,7 @@ from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_dart
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.names import names_own_code
 from tuner.models.out_of_memory import out_of_memory
-from tuner.models.own_modules import installed, module_by_name, module_from_file
+from tuner.models.own_modules import module_by_name, module_from_file
 
 # Classes written for another library: which of their methods tuner does not call, and how to wrap
 # such a network.
@@ -174,34 +169,6 @@ def load_class(reference: str) -> type[nn.Module]:
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise UsageError(f"{reference}: {name} is not a subclass of torch.nn.Module{advice(found)}")
     return found
-
-
-def own_sources() -> dict[str, str]:
-    """The SHA-256 of every Python file that this process imported and that belongs neither to
-    Python, nor to an installed package, nor to tuner, by its path.
-    """
-    beneath = installed()
-    folders: dict[str, str] = {}
-    found = {}
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.endswith(".py"):
-            continue
-        path = Path(file).absolute()
-        if _resolved(path, folders).startswith(beneath):
-            continue
-        with contextlib.suppress(OSError):
-            found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
-
-
-def _resolved(path: Path, folders: dict[str, str]) -> str:
-    """`path.resolve()`; thousands of modules share some hundred `folders`, each resolved once."""
-    folder, name = os.path.split(path)
-    if folder not in folders:
-        folders[folder] = os.path.realpath(folder)
-    there = f"{folders[folder]}{os.sep}{name}"
-    return os.path.realpath(there) if os.path.islink(there) else there  # noqa: PTH114 - quicker
 
 
 def load_named(reference: str, *, kind: str = "function or class") -> Any:

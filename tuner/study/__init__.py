@@ -1,1 +1,1 @@
-"""How a study lives in the database: opened, launched again, archived, copied, and read."""
+"""How a study lives in the database: opened, launched again, archived, imported, and read."""

@@ -1,10 +1,11 @@
-"""Studies made of other studies: copied, imported or extended."""
+"""Studies made of exported ones: as they were, or over another space."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import violations
 from tuner.spec.space import SearchSpace
+from tuner.spec.study_file import StudyFile
 from tuner.storage.code_texts import put_source
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import PREFIX
@@ -30,13 +32,13 @@ from tuner.storage.queue.plans import plan_renamed
 from tuner.storage.queue.runs import recorded_row
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims, epochs, studies, verifications
-from tuner.study.archive import Archive, archive_of
+from tuner.study.archive import Archive
 from tuner.study.create import UNFINISHED, create_bare, register
 from tuner.study.group import members_of, memberships
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.registered_retune import RETUNE
 from tuner.study.results import TrialRecord
-from tuner.study.trust import mark_untrusted, untrusted_origin
+from tuner.study.trust import mark_untrusted
 
 
 def restore(database: Database, archive: Archive, name: str, *, origin: str = "") -> OpenStudy:
@@ -113,91 +115,82 @@ def _refuse_if_unfit(
             )
 
 
-def copy_study(database: Database, name: str, new: str) -> OpenStudy:
-    """A second study with all that `name` holds now.
+def over_space(archive: Archive, file: StudyFile, name: str) -> tuple[Archive, Counter[str]]:
+    """What a new study `name` over the space of a study file begins with: those finished trials of
+    `archive` that lie in it.
 
-    Raises:
-        UsageError: there is no study `name`, or one called `new`.
-    """
-    old = open_study(database, name)
-    return restore(database, archive_of(old), new, origin=untrusted_origin(old))
-
-
-def extend_budget(opened: OpenStudy, trials: int) -> None:
-    """Let the study hold `trials` finished trials; workers that run it go on until then.
-
-    Raises:
-        UsageError: it holds more already.
-    """
-    finished = opened.ledger.counts().finished
-    if trials < finished:
-        raise UsageError(
-            f"study {opened.name!r} holds {finished} finished trials already; ask for more than "
-            "that"
-        )
-    opened.ledger.set_budget(trials)
-
-
-def extend_space(
-    opened: OpenStudy,
-    space: SearchSpace,
-    defaults: Hyperparameters,
-    new: str,
-    *,
-    trials: int | None,
-) -> tuple[OpenStudy, int]:
-    """A new study over `space` that begins with those finished trials of `opened` that lie in it.
-
-    The space is part of a study's identity, so the old study stays as it is.
+    The new study has the file's variant, space and defaults; everything else is the archive's.
 
     Returns:
-        The new study, and how many trials it took over.
+        What `restore` makes that study of, and how many trials were left out by the first
+        hyperparameter that is outside.
 
     Raises:
-        UsageError: there is a study `new`, or `space` is the one that the study has.
+        UsageError: the file is of another network, or its space is the archive's.
     """
-    if space.definition() == opened.definition.space.definition():
+    there, here = archive.definition.architecture.model, file.architecture().model
+    if here.rpartition("/")[2] != there.rpartition("/")[2]:
         raise UsageError(
-            f"study {opened.name!r} has this space already; to run more trials, give --trials alone"
+            f"--space: {file.name} is of the network {here}, study {archive.name!r} of {there}; "
+            "their trials do not compare"
         )
-    old = archive_of(opened)
-    inside = [
-        r
-        for r in old.records
-        if r.state.is_finished() and r.params and not space.contains(r.params)
-    ]
-    numbers = {record.number: number for number, record in enumerate(inside)}
-    default = configuration(defaults.as_dict())
-    records = [
-        dataclasses.replace(
-            record,
-            number=numbers[record.number],
-            recorded=dataclasses.replace(
-                record.recorded,
-                copied_from=f"{opened.name}, trial {record.number}",
-                default=True if configuration(record.params) == default else None,
-            ),
+    defaults = file.default_hyperparameters()
+    definition = dataclasses.replace(
+        archive.definition,
+        variant=file.name,
+        core_change=file.core_change,
+        space=file.space,
+        defaults=defaults,
+    )
+    if file.space.definition() == archive.definition.space.definition():
+        raise UsageError(
+            f"--space: study {archive.name!r} has the space of {file.name} already; leave it out"
         )
-        for record in inside
-    ]
+    kept, left_out = _inside(archive, file.space, defaults)
+    records, numbers = list(kept.values()), {old: record.number for old, record in kept.items()}
     if not any(record.is_default for record in records):
         params: dict[str, Value] = dict(defaults.as_dict())
+        waiting = Recorded(default=True)
         records.append(
-            TrialRecord(
-                len(records), TrialState.WAITING, params, None, Recorded(default=True), None, None
-            )
+            TrialRecord(len(kept), TrialState.WAITING, params, None, waiting, None, None)
         )
-    archive = dataclasses.replace(
-        old,
-        definition=dataclasses.replace(opened.definition, space=space, defaults=defaults),
-        membership=Membership.of_new(new, draw=old.membership.draw),
-        budget=max(trials or old.budget, len(inside)),
+    made = dataclasses.replace(
+        archive,
+        definition=definition,
+        membership=Membership.of_new(name, draw=archive.membership.draw),
+        policy=dataclasses.replace(archive.policy, gpu_shared=()),
+        budget=max(archive.budget, len(kept)),
         records=tuple(records),
-        curves={numbers[number]: rows for number, rows in old.curves.items() if number in numbers},
+        curves={numbers[old]: rows for old, rows in archive.curves.items() if old in numbers},
         verifications=(),
         notes={},
+        retune=None,
     )
-    return restore(opened.database, archive, new, origin=untrusted_origin(opened)), len(inside)
+    return made, left_out
+
+
+def _inside(
+    archive: Archive, space: SearchSpace, defaults: Hyperparameters
+) -> tuple[dict[int, TrialRecord], Counter[str]]:
+    """Its finished trials that lie in `space`, numbered anew, by their old numbers; and the names
+    that others lie outside in.
+    """
+    kept: dict[int, TrialRecord] = {}
+    left_out = Counter[str]()
+    default = configuration(defaults.as_dict())
+    for record in archive.records:
+        if not record.state.is_finished() or record.recorded.foreign:
+            continue
+        if outside := space.contains(record.params):
+            left_out[outside[0].partition(" ")[0]] += 1
+            continue
+        recorded = dataclasses.replace(
+            record.recorded,
+            copied_from=f"{archive.name}, trial {record.number}",
+            default=True if configuration(record.params) == default else None,
+        )
+        kept[record.number] = dataclasses.replace(record, number=len(kept), recorded=recorded)
+    return kept, left_out
 
 
 def _templates(archive: Archive) -> Iterator[FrozenTrial]:

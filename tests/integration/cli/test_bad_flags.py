@@ -109,11 +109,6 @@ FLAGS: dict[str, tuple[Sequence[str], tuple[str, ...]]] = {
         (*LAUNCH, "--backend", "triton"),
         ("--backend triton", "auto or eager"),
     ),
-    "another space without a name": (
-        ("study", "extend", "a", "--space", "original"),
-        ("--space", "--as"),
-    ),
-    "nothing to extend": (("study", "extend", "a"), ("--trials", "--space")),
     "a file that is no study": (
         ("study", "import", "none.json.gz"),
         ("none.json.gz", "tuner study export"),

@@ -10,6 +10,7 @@ import pytest
 from tests.support.forked_cli import Done, run
 from tests.support.recorded_studies import record_group
 from tuner.export.train import read_recipe
+from tuner.spec.study_file import studies_folder
 
 NAMES = ["demo-rmsnorm", "demo-rmsnorm-2", "demo-rmsnorm-3"]
 GROUP = {"name": "demo-rmsnorm", "studies": NAMES}
@@ -83,7 +84,7 @@ def test_comparisons_and_figures_take_all_searches(folder: Path) -> None:
     assert all(name in page for name in NAMES)
 
 
-def test_export_and_import_keep_the_group_and_copies_leave_it(folder: Path) -> None:
+def test_export_and_import_keep_the_group_and_another_name_leaves_it(folder: Path) -> None:
     exported = works(folder, "study", "export", NAMES[1], "--output", "second.json.gz")
     assert "; search 2 of group demo-rmsnorm" in exported.out
     elsewhere = ["--storage", f"sqlite:///{folder}/elsewhere.db"]
@@ -94,7 +95,19 @@ def test_export_and_import_keep_the_group_and_copies_leave_it(folder: Path) -> N
         folder, "study", "import", "second.json.gz", "--name", "mine", "--json", *elsewhere
     )
     assert (again.json()["group"], again.json()["search"]) == ("mine", 1)
-    copied = works(folder, "study", "copy", NAMES[1], "twin", "--json", *elsewhere).json()
-    assert (copied["group"], copied["search"]) == ("twin", 1)
-    extended = works(folder, "study", "extend", NAMES[1], "--trials", "40", "--json", *elsewhere)
-    assert (extended.json()["search"], extended.json()["budget"]) == (2, 40)
+
+
+def test_an_import_over_another_space_says_what_it_kept_and_why_not_the_rest(folder: Path) -> None:
+    works(folder, "study", "export", NAMES[0], "--output", "first.json.gz")
+    text = (studies_folder() / "rmsnorm.toml").read_text(encoding="utf-8")
+    narrow = text.replace("low = 32", "low = 64").replace('name = "rmsnorm"', 'name = "narrow"')
+    (folder / "narrow.toml").write_text(narrow, encoding="utf-8")
+    asked = ("study", "import", "first.json.gz", "--space", "narrow.toml", "--name", "narrow")
+    made = works(folder, *asked, "--json").json()
+    (reason,) = made["left_out"]
+    lost = made["left_out"][reason]
+    kept = sum(made["trials"][state] for state in ("complete", "pruned", "failed"))
+    assert (reason, made["variant"], kept + lost) == ("hidden_size", "narrow", 12)
+    said = works(folder, *asked[:-1], "again").out
+    assert f"{kept} of 12 finished trials lie in the new space; the others are outside it" in said
+    assert f"in hidden_size ({lost})" in said

@@ -26,8 +26,9 @@ from tuner.report.figures.draw import KINDS
 from tuner.report.terminal.verification import print_verified
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
+from tuner.study.archive import archive_of
 from tuner.study.open import open_study
-from tuner.study.transfer import copy_study
+from tuner.study.transfer import restore
 from tuner.verdict.verification_plan import plan_verification
 
 PRINTABLE = (
@@ -113,8 +114,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     plain = open_study(database, "plain")
     plan_verification([plain], top=1, seeds=6)
     verify_all([plain])
+    archive = archive_of(plain)
     for name in NAMES:
-        copied = copy_study(database, "plain", name)
+        copied = restore(database, archive, name)
         copied.roster.join(
             ATTACK[:100], host=ATTACK[:100], pid=1, device=ATTACK[:100], device_uuid="u"
         )

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import REPOSITORY
 from tuner.cli import main
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
 
+EXPORT = str(REPOSITORY / "notebooks" / "data" / "original.json.gz")
 READERS: dict[str, tuple[str, ...]] = {
     "status": ("status", "--json"),
     "best": ("best", "--variant", "rmsnorm", "--task", "demo", "--pick", "knee"),
@@ -48,15 +50,13 @@ def test_what_others_wrote_last_is_read_too(
         database.close()
 
 
-def test_a_launch_on_a_file_that_may_only_be_read_says_so(
+def test_what_writes_to_a_file_that_may_only_be_read_says_so(
     copied: Path, read_only: Callable[[Path], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = copied / "storage" / "tuner.db"
     read_only(path)
     with pytest.raises(SystemExit) as ended:
-        main(
-            ["study", "extend", "demo-rmsnorm", "--trials", "99", "--storage", f"sqlite:///{path}"]
-        )
+        main(["study", "import", EXPORT, "--name", "x", "--storage", f"sqlite:///{path}"])
     assert ended.value.code == 1
     assert (
         "this user may only read it: name a database that can be written" in capfd.readouterr().err

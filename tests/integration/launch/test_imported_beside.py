@@ -65,7 +65,7 @@ def test_it_is_found_from_any_folder_and_a_changed_half_is_another_network(bench
 
     # Of a class that is kept for this user, one file is: nothing is trained without the other.
     shutil.move(bench.folder / "pk", bench.folder / "moved")
-    assert bench.run("study", "extend", STUDY, "--trials", "3").code == 0
+    bench.allow(3)
     worker = bench.run("worker", "--study", STUDY, "--task", "tiny.toml", "--cpu", cores=1)
     assert worker.code == 2
     assert worker.error == (
@@ -81,7 +81,7 @@ def test_a_worker_does_not_begin_with_a_changed_half(bench: Bench) -> None:
     assert first.code == 0, first.err
     half = bench.folder / "pk" / "halves.py"
     half.write_text("def halve(x): return x / 2\n", encoding="utf-8")
-    assert bench.run("study", "extend", STUDY, "--trials", "2").code == 0
+    bench.allow(2)
     for more in ((), ("--keep-alive",)):
         worker = bench.run(
             "worker", "--study", STUDY, "--task", "tiny.toml", "--cpu", *more, cores=1
@@ -111,13 +111,13 @@ def test_a_worker_keeps_to_the_class_that_it_began_with_and_the_next_one_is_refu
     first = bench.run("launch", *SMALL, "--trials=1", cores=1)
     assert first.code == 0, first.err
     net.with_name("edit").touch()
-    assert bench.run("study", "extend", STUDY, "--trials", "4").code == 0
+    bench.allow(4)
     worker = ("worker", "--study", STUDY, "--task", "tiny.toml", "--cpu")
     assert bench.run(*worker, cores=1).code == 0
     assert "edited" in net.read_text(encoding="utf-8").splitlines()[-1]
     assert [state for _, state in bench.trials()] == ["COMPLETE"] * 4
 
-    assert bench.run("study", "extend", STUDY, "--trials", "5").code == 0
+    bench.allow(5)
     other = bench.run(*worker, cores=1)
     assert other.code == 2
     assert f"net.py on this host is not the file that study '{STUDY}' was made with" in other.error

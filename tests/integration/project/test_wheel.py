@@ -78,6 +78,7 @@ def test_the_study_files_travel_in_the_wheel(unpacked: Path) -> None:
         path.name: path.read_text() for path in (REPOSITORY / "studies").glob("*.toml")
     }
     assert (unpacked / "tuner" / "py.typed").is_file()
+    assert (unpacked / "tuner/kubernetes/workers.yaml").is_file()
 
 
 def test_the_installed_command_knows_its_variants_in_any_folder(

@@ -19,7 +19,7 @@ from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, list_studies
 from tuner.study.results import read_results
-from tuner.study.transfer import copy_study, restore
+from tuner.study.transfer import restore
 from tuner.verdict.fresh_seeds import fresh_seeds, new_seeds
 from tuner.worker.loop import Worker
 
@@ -105,7 +105,7 @@ def test_files_and_copies_keep_the_draw(database: Database, tmp_path: Path) -> N
     assert moved.membership == made.study.membership
     assert new_seeds([moved], 5) == new_seeds([made.study], 5)
     elsewhere.close()
-    copied = copy_study(database, "small", "twin")
+    copied = restore(database, archive_of(made.study), "twin")
     assert copied.membership == Membership(group="twin", seed_root=root_of("small", 3), draw=3)
 
 

@@ -61,11 +61,6 @@ def test_a_name_that_no_study_can_have_is_named_by_its_flag(name: str, exports: 
     assert done.code == 2
     assert done.error.startswith(f"--name: {name!r} "), done.error
     assert "--study" not in done.error
-    done = run("study", "copy", "original", name, folder=exports)
-    assert done.error.startswith(f"NEW: {name!r} "), done.error
-    assert run("study", "import", "x.json", "--name", "there", folder=exports).code == 0
-    done = run("study", "extend", "there", "--space", "simple", "--as", name, folder=exports)
-    assert done.error.startswith(f"--as: {name!r} "), done.error
 
 
 def test_an_exported_study_that_must_be_named_otherwise_says_how(exports: Path) -> None:

@@ -40,7 +40,7 @@ from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
-from tuner.study.transfer import extend_space, restore
+from tuner.study.transfer import over_space, restore
 from tuner.study.warm_start import fronts_of, warm_start_with
 from tuner.verdict.ablation import set_back
 from tuner.verdict.explain import explain_study
@@ -188,8 +188,8 @@ def test_another_space_takes_over_what_lies_in_it_and_fronts_are_moved_into_it(
     )
     narrow = narrow.replace("high = 4\nreason", "high = 3\nreason")
     file = load_study_file(str(write_stack(tmp_path, narrow)))
-    defaults = file.default_hyperparameters()
-    new, taken = extend_space(study, file.space, defaults, "narrow", trials=None)
+    archive, left_out = over_space(archive_of(study), file, "narrow")
+    new, taken = restore(study.database, archive, "narrow"), TRIALS - left_out.total()
     old = [r for r in read_results(study).records if not file.space.contains(r.params)]
     assert taken == len(old) < TRIALS
     assert [r.params for r in read_results(new).complete] == [r.params for r in old]

@@ -19,6 +19,7 @@ from tuner.report.standing import standing
 from tuner.report.study_status import groups_of, status_of
 from tuner.spec.membership import Membership
 from tuner.spec.seeds import root_of
+from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
@@ -27,7 +28,7 @@ from tuner.study.group import grouped, open_group, searches_of
 from tuner.study.open import OpenStudy, create_or_resume, make_or_resume, open_study
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
-from tuner.study.transfer import copy_study, extend_space, restore
+from tuner.study.transfer import over_space, restore
 
 
 def test_an_archive_carries_the_group_and_a_copy_stands_alone(
@@ -47,12 +48,9 @@ def test_an_archive_carries_the_group_and_a_copy_stands_alone(
     assert renamed.membership == Membership(group="mine", seed_root=second.membership.seed_root)
     elsewhere.close()
 
-    copied = copy_study(database, "small-2", "twin")
-    assert copied.membership == Membership(group="twin", seed_root=root_of("small-2"))
-    space = second.definition.space
-    wider = with_range(space, "hidden_size", high=512)
-    extended, _ = extend_space(second, wider, second.definition.defaults, "wide", trials=None)
-    assert extended.membership == Membership.of_new("wide")
+    wider = with_range(second.definition.space, "hidden_size", high=512)
+    file = load_study_file("rmsnorm").model_copy(update={"space": wider})
+    assert over_space(archive, file, "wide")[0].membership == Membership.of_new("wide")
 
 
 def test_an_import_that_would_not_fit_its_group_is_refused(here: Database, tmp_path: Path) -> None:

@@ -24,13 +24,14 @@ from tests.support.spaces import with_range
 from tuner.export import load_best
 from tuner.report.trial_detail import read_trial
 from tuner.search.history import configuration
+from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
-from tuner.study.transfer import copy_study, extend_space, restore
+from tuner.study.transfer import over_space, restore
 from tuner.study.warm_start import fronts_of, warm_start_with
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.expected_front import Choice
@@ -182,9 +183,9 @@ def test_a_warm_start_takes_each_configuration_once(repeated: Archive, tmp_path:
     database.close()
 
 
-def test_copies_extensions_and_exports_keep_every_run(study: OpenStudy, tmp_path: Path) -> None:
+def test_exports_and_imports_keep_every_run(study: OpenStudy, tmp_path: Path) -> None:
     before = read_results(study)
-    copied = read_results(copy_study(study.database, NAME, "copy"))
+    copied = read_results(restore(study.database, archive_of(study), "copy"))
     assert [r.values for r in copied.records] == [r.values for r in before.records]
     assert [r.numbers for r in copied.configurations] == [r.numbers for r in before.configurations]
     assert [(r.number, r.values) for r in copied.front] == [
@@ -195,11 +196,11 @@ def test_copies_extensions_and_exports_keep_every_run(study: OpenStudy, tmp_path
     read = read_archive(file).results
     assert read == before
     assert read.configurations == before.configurations
-    definition, space = study.definition, study.definition.space
-    wider = with_range(space, "hidden_size", high=512)
-    new, took = extend_space(study, wider, definition.defaults, "wider", trials=None)
-    extended = read_results(new)
-    assert took == len([r for r in before.records if r.state.is_finished()])
+    wider = with_range(study.definition.space, "hidden_size", high=512)
+    over = load_study_file(study.definition.variant).model_copy(update={"space": wider})
+    archive, left_out = over_space(archive_of(study), over, "wider")
+    assert not left_out
+    extended = read_results(restore(study.database, archive, "wider"))
     whole = extended.configuration_of(REPEATED)
     assert whole is not None
     assert whole.runs == 4

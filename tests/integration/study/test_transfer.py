@@ -17,6 +17,7 @@ from tuner.errors import TunerError, UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.stints import stints
 from tuner.storage.records import TrialResult
@@ -25,7 +26,7 @@ from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, create_or_resume, list_studies, open_study
 from tuner.study.relaunch import change_policy
 from tuner.study.results import read_results
-from tuner.study.transfer import copy_study, extend_budget, extend_space, restore
+from tuner.study.transfer import over_space, restore
 from tuner.study.warm_start import fronts_of, warm_start_with
 
 
@@ -56,8 +57,8 @@ def other_study(database: Database, like: StudyDefinition, **changes: object) ->
     return create_or_resume(database, "other", dataclasses.replace(like, **changes), trials=20)  # type: ignore[arg-type]
 
 
-def test_a_copy_holds_everything_and_goes_its_own_way(anywhere: OpenStudy) -> None:
-    copy = copy_study(anywhere.database, "demo-rmsnorm", "twin")
+def test_an_import_holds_everything_and_goes_its_own_way(anywhere: OpenStudy) -> None:
+    copy = restore(anywhere.database, archive_of(anywhere), "twin")
     assert read_results(copy).records == read_results(anywhere).records
     assert (copy.ledger.counts().finished, copy.ledger.counts().budget) == (8, 8)
     assert copy.epochs.of_trial(3) == pytest.approx(anywhere.epochs.of_trial(3))
@@ -137,19 +138,17 @@ def test_what_shared_a_limit_shares_it_where_both_are_imported(
         assert other.policy().gpu_shared == (), "a copy is another study"
 
 
-def test_a_budget_grows_and_does_not_fall_below_what_is_finished(finished: OpenStudy) -> None:
-    extend_budget(finished, 30)
-    assert finished.ledger.counts().budget == 30
-    with pytest.raises(UsageError, match="holds 8 finished trials already"):
-        extend_budget(finished, 7)
-
-
 def test_another_space_makes_a_new_study_with_the_old_trials_that_lie_in_it(
     finished: OpenStudy,
 ) -> None:
     space = finished.definition.space
     smaller = with_range(space, "hidden_size", low=64)
-    new, taken = extend_space(finished, smaller, finished.definition.defaults, "narrow", trials=12)
+    file = load_study_file("rmsnorm")
+    archive, left_out = over_space(
+        archive_of(finished), file.model_copy(update={"space": smaller}), "narrow"
+    )
+    new = restore(finished.database, archive, "narrow")
+    taken = 8 - left_out["hidden_size"]
     old = [r for r in read_results(finished).records if not smaller.contains(r.params)]
     records = read_results(new).records
     assert 0 < taken == len(old) == len(records) < 8
@@ -157,25 +156,29 @@ def test_another_space_makes_a_new_study_with_the_old_trials_that_lie_in_it(
     assert [r.number for r in records] == list(range(taken))
     assert records[1].recorded.copied_from == f"demo-rmsnorm, trial {old[1].number}"
     assert records[0].is_default
-    assert (new.ledger.counts().budget, new.ledger.counts().finished) == (12, taken)
+    assert new.ledger.counts().finished == taken
     assert new.definition.identity() != finished.definition.identity()
-    with pytest.raises(UsageError, match="has this space already"):
-        extend_space(finished, space, finished.definition.defaults, "same", trials=None)
+    with pytest.raises(UsageError, match="has the space of rmsnorm already"):
+        over_space(archive_of(finished), file.model_copy(update={"space": space}), "same")
+    with pytest.raises(UsageError, match="of the network"):
+        over_space(archive_of(finished), load_study_file("simple"), "other")
 
 
 def test_a_default_that_no_old_trial_had_is_tried_first(finished: OpenStudy) -> None:
     space = finished.definition.space
     wider = with_range(space, "hidden_size", high=512)
-    import dataclasses
-
-    defaults = dataclasses.replace(finished.definition.defaults, hidden_size=512)
-    new, taken = extend_space(finished, wider, defaults, "wide", trials=12)
-    assert taken == 8
+    file = load_study_file("rmsnorm")
+    defaults = file.defaults.model_copy(update={"hidden_size": 512})
+    over = file.model_copy(update={"space": wider, "defaults": defaults})
+    archive, left_out = over_space(archive_of(finished), over, "wide")
+    assert not left_out
+    new = restore(finished.database, archive, "wide")
+    new.ledger.set_budget(12)
     claim = new.ledger.claim("ann")
     assert claim is not None
     trial = new.ask(claim)
     assert trial is not None
-    assert trial.params == defaults.as_dict()
+    assert trial.params == over.default_hyperparameters().as_dict()
 
 
 def test_fronts_of_others_are_tried_after_the_default_and_only_once(

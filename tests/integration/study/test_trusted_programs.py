@@ -141,10 +141,7 @@ def test_a_worker_of_another_user_runs_it_once_it_was_told_the_hash(tmp_path: Pa
     assert launched.code == 0, launched.err
     worker = ("worker", "--study", "demo-program", "--cpu")
 
-    def more(trials: int) -> None:
-        assert bench.run("study", "extend", "demo-program", "--trials", str(trials)).code == 0
-
-    more(2)
+    bench.allow(2, "demo-program")
     refused = bench.run(*worker, cores=1, **theirs)
     assert refused.code == 2
     printed = bench.run("study", "code", "demo-program").out
@@ -152,9 +149,9 @@ def test_a_worker_of_another_user_runs_it_once_it_was_told_the_hash(tmp_path: Pa
     assert '"train.py"' in printed
     assert f"say --trust-code {sha} to 'tuner worker'" in refused.error
     assert bench.run(*worker, "--trust-code", sha, cores=1, **theirs).code == 0
-    more(3)
+    bench.allow(3, "demo-program")
     assert bench.run(*worker, cores=1, **mine).code == 0, "its launch said so"
-    more(4)
+    bench.allow(4, "demo-program")
     shutil.rmtree(tmp_path / "theirs")
     kept_alive = bench.run(*worker, "--keep-alive", "--trust", cores=1, **theirs)
     assert kept_alive.code == 0, kept_alive.err

@@ -105,7 +105,7 @@ def test_a_worker_with_a_clock_an_hour_off_in_another_time_zone_works_as_any(
     name = postgres.create_database()
     bench = Bench(tmp_path, postgres.url(name))
     assert bench.launch(1).code == 0
-    assert bench.run("study", "extend", STUDY, "--trials", "2").code == 0
+    bench.allow(2)
     shifted = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_S": "3600", "TZ": "Pacific/Kiritimati"}
     done = subprocess.run(
         [sys.executable, "-m", "tuner", *f"worker --study {STUDY} --cpu --cores 0".split()],

@@ -35,7 +35,7 @@ LOST_S = 20.0
 """So long a cluster may be away."""
 ALL = "all"
 NO_PRINT = (
-    "--print shows the script for Slurm or the manifest for Kubernetes, and for Ray there is "
+    "--print shows the script for Slurm or the values for Kubernetes, and for Ray there is "
     "neither: leave --print out, or say --on slurm or --on k8s"
 )
 

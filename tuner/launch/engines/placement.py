@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -86,8 +86,8 @@ class Engine(Protocol):
             TunerError: it refuses.
         """
 
-    def in_words(self, command: WorkerCommand) -> str:
-        """What it would be told, to be looked at or given to it by hand.
+    def in_words(self, command: WorkerCommand) -> str | Mapping[str, str]:
+        """What it would be told, to be given to it by hand: a script, or values to fill in.
 
         Raises:
             UsageError: it is told nothing that could be written down.

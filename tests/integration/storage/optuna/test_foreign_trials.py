@@ -25,7 +25,7 @@ from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.relaunch import Said, open_studies
 from tuner.study.results import read_results
-from tuner.study.transfer import copy_study
+from tuner.study.transfer import restore
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")
 CHAOS = BENCHMARKS / "chaos" / "foreign.py"
@@ -62,7 +62,7 @@ def test_a_trial_without_a_claim_is_nowhere_shown_and_breaks_no_launch(
     file = tmp_path / "study.json"
     write_archive(archive_of(opened), file)
     assert [record.number for record in read_archive(file).results.records] == [0, 5]
-    copied = copy_study(study.database, study.name, "copy")
+    copied = restore(study.database, read_archive(file), "copy")
     assert [record.number for record in read_results(copied).records] == [0, 5]
     assert copied.ledger.counts().finished == 2
     said = findings(study)
