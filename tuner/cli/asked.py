@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuner.cli.options import above_zero
-from tuner.cli.policy_options import said_policy
+from tuner.settings import above_zero
 
 if TYPE_CHECKING:
     from tuner.cli.launch_options import LaunchOptions
     from tuner.cli.retune_options import RetuneOptions
     from tuner.cli.verify_options import VerifyOptions
-    from tuner.launch import DeviceChoice, PolicyChanges, StudySettings
+    from tuner.launch import DeviceChoice, StudySettings
 
 
 def devices_of(options: LaunchOptions | RetuneOptions | VerifyOptions) -> DeviceChoice:
@@ -51,22 +50,3 @@ def settings_of(
         target_val_loss=above_zero(options.target_val_loss, "--target-val-loss"),
         mql_split=options.mql_split,
     )
-
-
-def policy_of(options: LaunchOptions | RetuneOptions, **more: str | None) -> PolicyChanges:
-    """How its studies are searched; `more` are flags of `said_policy` that not every command has.
-
-    Raises:
-        UsageError: a value that its flag does not take.
-    """
-    from tuner.launch import PolicyChanges
-
-    said = said_policy(
-        sampler=options.sampler,
-        sampler_seed=options.sampler_seed,
-        prune=options.prune,
-        reruns=options.reruns,
-        checkpoint_every=options.checkpoint_every,
-        **more,
-    )
-    return PolicyChanges(**said)

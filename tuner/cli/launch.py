@@ -8,14 +8,9 @@ import typer
 
 from tuner.cli.command import takes
 from tuner.cli.launch_options import LaunchOptions
-from tuner.cli.options import (
-    as_typed,
-    data_folder,
-    duration_s,
-    opened_database,
-    storage_url,
-)
+from tuner.cli.options import as_typed, data_folder, opened_database, storage_url
 from tuner.cli.output import print_json
+from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from tuner.launch import LaunchOutcome, LaunchRequest
@@ -45,19 +40,9 @@ def launch(options: LaunchOptions) -> int:
 
 
 def _request(options: LaunchOptions) -> LaunchRequest:
-    from tuner.cli.asked import devices_of, policy_of, settings_of
+    from tuner.cli.asked import devices_of, settings_of
     from tuner.launch import LaunchRequest
 
-    policy = policy_of(
-        options,
-        max_time=options.max_time,
-        max_mql=options.max_mql,
-        max_memory=options.max_memory,
-        margin=options.margin,
-        search_time=options.search_time,
-        until=options.until,
-        max_gpu_hours=options.max_gpu_hours,
-    )
     settings = settings_of(options, seeds=options.seeds)
     return LaunchRequest(
         variants=options.variant,
@@ -72,7 +57,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
         storage=storage_url(options.storage),
         settings=settings,
-        policy=policy,
+        policy=options.policy,
         warm_start=options.warm_start,
         trust=options.trust,
         estimate=not options.no_estimate,

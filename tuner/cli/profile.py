@@ -12,7 +12,7 @@ import typer
 from tuner.cli.as_measured import Shown
 from tuner.cli.command import takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Timeout, data_folder, duration_s, note
+from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Timeout, data_folder, note
 from tuner.cli.output import print_json
 from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
@@ -21,6 +21,7 @@ from tuner.errors import TunerError, UsageError
 from tuner.files.durable import put
 from tuner.files.plain import excerpt
 from tuner.models.names import names_own_code
+from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from tuner.config import Value

@@ -9,7 +9,6 @@ import typer
 from tuner.config import (
     MANY,
     MOST_ACCUMULATED,
-    SAMPLERS,
     Backend,
     CompileMode,
     MqlSplit,
@@ -36,20 +35,6 @@ MqlSplitName = Annotated[
         "the last block of the test split for confirmations."
     ),
 ]
-Sampler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=f"{', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]} (a new study: auto).",
-    ),
-]
-SamplerSeed = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N|none",
-        help="Of the search, which one worker then repeats exactly (none: from its name).",
-    ),
-]
 Draw = Annotated[
     int | None,
     typer.Option(
@@ -60,32 +45,8 @@ Draw = Annotated[
         "question again (1).",
     ),
 ]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        metavar="10%|none",
-        help="No trial of a search begins once more runs of what it tried would save at most so "
-        "much of the recommended time (at 90 %).",
-    ),
-]
-MaxGpuHours = Annotated[
-    str | None,
-    typer.Option(
-        metavar="H|none",
-        help="Device hours for all that is trained for these studies, on all devices together: no "
-        "training begins that cannot be paid, and one under way ends at the limit.",
-    ),
-]
 NoEstimate = Annotated[
     bool, typer.Option("--no-estimate", help="Measure nothing before the work to foretell it.")
-]
-Prune = Annotated[
-    bool | None,
-    typer.Option(
-        "--prune/--no-prune",
-        help="End trials early whose best possible end is dominated (on; off with kg, and so "
-        "with auto).",
-    ),
 ]
 BackendName = Annotated[
     Backend | None, typer.Option(help="How the mathematics is executed (auto).")
@@ -122,16 +83,6 @@ ValidateEvery = Annotated[
         metavar="N",
         help="Epochs from one validation to the next (the variant's: 1).",
     ),
-]
-Reruns = Annotated[
-    int | None,
-    typer.Option(
-        min=0, max=MANY, metavar="N", help="How often a contaminated timing is run again (1)."
-    ),
-]
-CheckpointEvery = Annotated[
-    str | None,
-    typer.Option(metavar="30s|none", help="Time between two checkpoints of a training (30s)."),
 ]
 HangLimit = Annotated[
     str | None,

@@ -10,15 +10,15 @@ from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings
 from tuner.launch.stopping import StopRequests
 from tuner.launch.supervisor import Supervisor
 from tuner.launch.where import choose_devices
-from tuner.spec.policy import PolicyChanges
+from tuner.spec.policy import SearchPolicy
 
 __all__ = [
     "DeviceChoice",
     "LaunchOutcome",
     "LaunchRequest",
     "Outcome",
-    "PolicyChanges",
     "Progress",
+    "SearchPolicy",
     "StopRequests",
     "StudyOutcome",
     "StudySettings",

@@ -22,7 +22,7 @@ from tuner.config import (
 from tuner.errors import UsageError
 from tuner.files.arguments import refuse_truths
 from tuner.files.plain import explained
-from tuner.spec.policy import PolicyChanges
+from tuner.spec.policy import SearchPolicy
 from tuner.spec.time_objectives import TimeObjective
 from tuner.storage.url import DEFAULT_URL
 
@@ -106,7 +106,7 @@ class LaunchRequest:
     hang_limit_s: Positive | None = None
     """A worker is killed without a sign of life for this long; None: as long as it may take."""
     settings: StudySettings = field(default_factory=StudySettings)
-    policy: PolicyChanges = field(default_factory=PolicyChanges)
+    policy: SearchPolicy = field(default_factory=SearchPolicy)
     warm_start: str | None = None
     """Studies, or exported ones, whose fronts are tried first."""
     estimate: bool = True

@@ -4,11 +4,10 @@ are there.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.spec.policy import PolicyChanges, SearchPolicy
+from tuner.spec.policy import SearchPolicy
 from tuner.study.group import refuse_other_draw
 from tuner.study.open import OpenStudy
 
@@ -34,16 +33,16 @@ class Alike:
     policy: SearchPolicy | None
     """None: all are new, or none is."""
 
-    def said_with(self, said: PolicyChanges) -> PolicyChanges:
+    def said_with(self, said: SearchPolicy) -> SearchPolicy:
         """What was said, and what those that are there have."""
         if self.policy is None:
             return said
         usual, own = SearchPolicy(), {}
-        for name in set(_ALIKE) - said.said().keys():
+        for name in set(_ALIKE) - said.model_fields_set:
             value = getattr(self.policy, name)
             if value != getattr(usual, name):
                 own[name] = value
-        return dataclasses.replace(said, **own)
+        return said.but(**own)
 
 
 NOTHING_THERE = Alike(draw=None, policy=None)

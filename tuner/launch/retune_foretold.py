@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from tuner.estimate.foretold import SearchForetold
 from tuner.estimate.foretold_words import retune_line
 from tuner.estimate.stages_ahead import Over, stages_of
-from tuner.spec.confirming import CONFIRMATION_SEEDS
+from tuner.spec.retune import Registered
 from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import Registered
 from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
 
 
@@ -30,7 +29,7 @@ def whole_retune_line(
     stages = stages_of(
         found,
         sampler=searches[0].policy().sampler,
-        seeds=registered.confirm_seeds or CONFIRMATION_SEEDS,
+        seeds=registered.confirm_seeds,
         ablated_seeds=ABLATION_SEEDS if ablate else None,
         budget_s=registered.budget_s,
         over=over,

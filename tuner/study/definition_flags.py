@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tuner.settings import NONE, exact
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.policy import NONE, exact
 
 
 def flags_of(definition: StudyDefinition) -> dict[str, str]:

@@ -1,187 +1,15 @@
-"""What a retune was asked for, registered with the first study of its variant before anything runs.
-
-A later call keeps what it does not say, as launches do, and says what it changes. Once a
-confirmation has begun nothing changes any more: the verdict rests on what was said before it.
-"""
+"""What is registered of a retune, with the first study of its variant."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import Annotated, Any
-
-from pydantic import Field
-
-from tuner.config import MANY, MOST_SEARCHES
-from tuner.errors import StorageError, UsageError
-from tuner.files.plain import Strict, explained
-from tuner.spec.confirming import CONFIRMATION_SEEDS
-from tuner.spec.margin import MARGIN, TOO_MUCH, in_percent
-from tuner.spec.policy import NONE, UNSAID, Unsaid, exact
+from tuner.errors import StorageError
+from tuner.files.plain import explained
+from tuner.spec.retune import Registered
 from tuner.storage.database import Database
 from tuner.study.open import OpenStudy, attributes_of_studies
 
 RETUNE = "tuner_retune"
 """Where it is: with Optuna's own attributes of the study."""
-SEARCHES, TRIALS = 5, 320
-"""Of a new retune for which nobody said another number: a claim between two variants takes so many
-searches of each."""
-TRIALS_BEFORE_ROUNDS = 200
-"""Of each search, where its sampler repeats nothing: three rounds on fresh seeds follow, so that it
-comes to as many trainings."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
-    """What a retune is."""
-
-    against: str | None = None
-    """The reference, as it was named; None where the variant is held against its default alone."""
-    searches: int = SEARCHES
-    trials: int | None = TRIALS
-    """Of each search; None: as many as the budget buys."""
-    budget_s: float | None = None
-    """Seconds on devices for searches and re-evaluation of all variants together."""
-    margin: float = MARGIN
-    until: float | None = None
-    """With how little left to gain each search stops (`SearchPolicy.until`)."""
-    confirm_seeds: int | None = CONFIRMATION_SEEDS
-    """Of the confirmation; None of a retune that was registered before this was."""
-    together: int = 1
-    """How many variants are retuned, and share the budget: the reference is one of them where it
-    had no confirmation yet."""
-    finished: bool = False
-    """There is nothing left to run."""
-
-    @staticmethod
-    def usual(*, repeats: bool) -> Registered:
-        """One that nobody said anything of, by a sampler that repeats configurations, or not."""
-        return Registered() if repeats else Registered(trials=TRIALS_BEFORE_ROUNDS)
-
-    def flags(self) -> dict[str, str]:
-        """Each setting as `tuner retune` takes it, by its field."""
-        budget = NONE if self.budget_s is None else f"{exact(self.budget_s)}s"
-        return {
-            "against": f"--against {self.against or NONE}",
-            "searches": f"--searches {self.searches}",
-            "trials": f"--trials {NONE if self.trials is None else self.trials}",
-            "budget_s": f"--budget {budget}",
-            "margin": f"--margin {in_percent(self.margin)}",
-            "until": f"--until {NONE if self.until is None else in_percent(self.until)}",
-            "confirm_seeds": f"--confirm-seeds {self.confirm_seeds or CONFIRMATION_SEEDS}",
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaidOfRetune:
-    """What somebody said with a retune; None is what was not said, but for `until`, which None
-    lifts.
-    """
-
-    against: str | None = None
-    searches: int | None = None
-    trials: int | None = None
-    budget_s: float | None = None
-    margin: float | None = None
-    until: float | Unsaid | None = UNSAID
-    confirm_seeds: int | None = None
-
-    def over(self, there: Registered) -> Registered:
-        """`there` with what was said in its place."""
-        names = [each.name for each in dataclasses.fields(self) if self.says(each.name)]
-        return dataclasses.replace(there, **{name: getattr(self, name) for name in names})
-
-    def says(self, field: str) -> bool:
-        """Whether a setting was named."""
-        return getattr(self, field) is not (UNSAID if field == "until" else None)
-
-
-def agreed(
-    name: str, there: Registered | None, usual: Registered, said: SaidOfRetune, *, begun: bool
-) -> tuple[Registered, list[str]]:
-    """What a retune of the group `name` is from now on, and a line for what it changes and what it
-    keeps.
-
-    Args:
-        name: of the group.
-        there: what is registered; None of a new retune.
-        usual: what a new one would be that nobody said anything of.
-        said: with this call.
-        begun: whether runs of its confirmation are planned.
-
-    Raises:
-        UsageError: what was registered cannot change any more.
-    """
-    if there is None:
-        new = said.over(usual)
-        if new.budget_s is not None and said.trials is None:  # as many as it buys
-            new = dataclasses.replace(new, trials=None)
-        return new, []
-    if begun and there.confirm_seeds is None:
-        # Planned with what was said then, which nobody registered: its plan keeps that.
-        said = dataclasses.replace(said, confirm_seeds=None)
-    now = said.over(there)
-    was, is_, plain = there.flags(), now.flags(), usual.flags()
-    changed = [field for field in was if was[field] != is_[field]]
-    fixed = changed if begun else [f for f in changed if f in _SHARED and there.budget_s]
-    fixed = [field for field in fixed if said.says(field)]
-    if fixed:
-        why = "its confirmation has begun" if begun else "its budget was shared by what there was"
-        raise UsageError(
-            f"the retune of {name!r} was registered with {' '.join(was[f] for f in fixed)}, and "
-            f"keeps that: {why}; leave out {' '.join(is_[f] for f in fixed)}, or go on by hand "
-            "with tuner launch, verify and compare"
-        )
-    lines = []
-    if changed:
-        what = ", ".join(f"from {was[field]} to {is_[field]}" for field in changed)
-        lines.append(f"the retune of {name} changes {what}")
-    kept = [
-        is_[field]
-        for field in is_
-        if not said.says(field)
-        and field not in changed
-        and is_[field] != plain[field]
-        and not _bought(field, now)
-    ]
-    if kept:
-        lines.append(f"the retune of {name} keeps {' '.join(kept)}")
-    return dataclasses.replace(now, finished=there.finished and not changed), lines
-
-
-def _bought(field: str, now: Registered) -> bool:
-    """Whether there are as many trials as the budget buys, so that no number is kept."""
-    return field == "trials" and now.trials is None
-
-
-_SHARED = ("against", "searches")
-"""What a budget was shared by."""
-
-
-class StoredRetune(Strict):
-    """A retune as others stored it, in a database or in an exported study."""
-
-    against: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)]
-    trials: Annotated[int, Field(ge=1, le=MANY)] | None = None
-    budget_s: Annotated[float, Field(gt=0)] | None = None
-    margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)]
-    until: Annotated[float, Field(gt=0, lt=1)] | None = None
-    confirm_seeds: Annotated[int, Field(ge=1, le=MANY)] | None = None
-    together: Annotated[int, Field(ge=1, le=2)] = 1
-    finished: bool = False
-
-    def as_record(self) -> Registered:
-        return Registered(**self.model_dump())
-
-
-def plain_retune(retune: Registered) -> dict[str, Any]:
-    """As it is stored. What came later than others, and nobody has said, is left out."""
-    plain = dataclasses.asdict(retune)
-    for name in ("until", "confirm_seeds"):
-        if plain[name] is None:
-            del plain[name]
-    return plain
 
 
 def registered_in(database: Database, study: str) -> Registered | None:
@@ -194,7 +22,7 @@ def registered_in(database: Database, study: str) -> Registered | None:
     if stored is None:
         return None
     try:
-        return StoredRetune.model_validate(stored, strict=True).as_record()
+        return Registered.model_validate(stored, strict=True)
     except ValueError as error:
         raise StorageError(
             f"the retune that is registered with study {study!r} cannot be read "
@@ -204,4 +32,5 @@ def registered_in(database: Database, study: str) -> Registered | None:
 
 def register_retune(study: OpenStudy, retune: Registered) -> None:
     """Register it with a study."""
-    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain_retune(retune))
+    plain = retune.model_dump(mode="json")
+    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain)

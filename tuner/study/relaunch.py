@@ -15,6 +15,7 @@ from tuner.config import LATER_SETTINGS
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
+from tuner.settings import differing
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import objective_names, violations
@@ -25,7 +26,7 @@ from tuner.storage.records import LittleLeft
 from tuner.study.group import asked_searches, memberships
 from tuner.study.open import OpenStudy, check_resumable, list_studies, make_or_resume, open_study
 from tuner.study.recorded_margin import refuse_other_margin
-from tuner.study.relaunch_words import differing, in_words, lowered
+from tuner.study.relaunch_words import in_words, lowered
 from tuner.study.shared_hours import share_launched_hours
 from tuner.study.warm_start import (
     Front,
@@ -135,8 +136,8 @@ def _first_policy(like: OpenStudy | None, said: Said) -> SearchPolicy:
     """
     policy = like.policy() if like is not None else SearchPolicy()
     if like is not None and policy.max_gpu_s is not None:
-        policy = dataclasses.replace(policy, gpu_shared=policy.gpu_shared or (like.name,))
-    return dataclasses.replace(policy, **said.policy)
+        policy = policy.but(gpu_shared=policy.gpu_shared or (like.name,))
+    return policy.but(**said.policy)
 
 
 def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]) -> Launched:
@@ -250,7 +251,7 @@ def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPoli
     To be called under the initialisation lock: another launch may be changing another field.
     """
     before = study.policy()
-    after = dataclasses.replace(before, **said)
+    after = before.but(**said)
     if after == before:
         return before, after
     study.set_policy(after)

@@ -35,7 +35,7 @@ from tuner.study.archive import Archive, archive_of
 from tuner.study.create import UNFINISHED, create_bare, register
 from tuner.study.group import members_of, memberships
 from tuner.study.open import OpenStudy, list_studies, open_study
-from tuner.study.registered_retune import RETUNE, plain_retune
+from tuner.study.registered_retune import RETUNE
 from tuner.study.results import TrialRecord
 from tuner.study.trust import mark_untrusted, untrusted_origin
 
@@ -84,8 +84,8 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
                 put_source(database.engine, Path(location).name, code.encode())
         if archive.retune is not None and name == archive.name:
             # Whether all of it is here, the retune finds out.
-            retune = dataclasses.replace(archive.retune, finished=False)
-            study.set_user_attr(RETUNE, plain_retune(retune))
+            retune = archive.retune.but(finished=False)
+            study.set_user_attr(RETUNE, retune.model_dump(mode="json"))
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 
@@ -241,7 +241,7 @@ def _write_ours(
     """
     policy = archive.policy
     if name != archive.name:  # a copy is another study: it has none of the hours that were shared
-        policy = dataclasses.replace(policy, gpu_shared=())
+        policy = policy.but(gpu_shared=())
     told = {"policy": policy.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
     write_little_left(connection, study_id, archive.little_left)

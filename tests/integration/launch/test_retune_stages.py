@@ -13,11 +13,12 @@ from tests.support.present import present
 from tuner.launch import retune
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.stages import Stage, of_runs, of_search
+from tuner.spec.retune import Registered
 from tuner.storage.database import Database
 from tuner.storage.records import LittleLeft
 from tuner.study.group import open_group
 from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import Registered, register_retune
+from tuner.study.registered_retune import register_retune
 from tuner.verdict.confirmation_plan import plan_confirmation
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", task="demo")
@@ -42,7 +43,7 @@ def longer(studies: list[OpenStudy]) -> Iterator[OpenStudy]:
 
 def test_a_stopped_search_is_over_and_counts_its_own_trials(longer: OpenStudy) -> None:
     finished = longer.ledger.counts().finished
-    longer.set_policy(dataclasses.replace(longer.policy(), until=0.2))
+    longer.set_policy(longer.policy().but(until=0.2))
     before = of_search([longer], devices=1, timed=False)
     assert (before.planned, before.may_stop) == (100, True)
     assert longer.ledger.stop(LittleLeft(until=0.2, at_most=0.1, trials=finished))
@@ -102,7 +103,7 @@ def test_what_is_under_way_takes_its_time_where_a_budget_is_spent(
     policy = study.policy()
     study.ledger.set_budget(30)
     claim = study.ledger.claim("a worker")
-    study.set_policy(dataclasses.replace(policy, search_s=study.ledger.spent_s() / 2))
+    study.set_policy(policy.but(search_s=study.ledger.spent_s() / 2))
     try:
         found = of_search([study], devices=2, timed=True)
         assert found.left_s == pytest.approx(found.device_s / 24 / 2), "on one of the devices"

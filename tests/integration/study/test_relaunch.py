@@ -64,7 +64,7 @@ def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(
     again = launch(database, policy={field: default})
     assert again.study.policy() == SearchPolicy(**{**FIRST, field: default})
     assert again.changed == {field: {"from": FIRST[field], "to": default}}
-    before, after = SearchPolicy(**FIRST).flags()[field], SearchPolicy().flags()[field]
+    before, after = SearchPolicy(**FIRST).in_flags()[field], SearchPolicy().in_flags()[field]
     assert f"small changes from {before} to {after}" in again.notes
     assert before not in again.notes[1]
 

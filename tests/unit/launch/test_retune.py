@@ -17,8 +17,8 @@ from tuner.launch.retune_steps import (
     search_request,
 )
 from tuner.launch.stages import Stage, Standing, of_ablation
-from tuner.spec.policy import UNSAID, PolicyChanges
-from tuner.study.registered_retune import Registered
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.retune import Registered
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", devices=DeviceChoice(cpu=True))
 
@@ -34,7 +34,7 @@ def agreed(
     """Of rmsnorm against original, whose confirmation may have `begun`."""
     other = Searched(word="original", group="etth-original", begun=begun) if reference else None
     return Agreement(
-        registered=Registered(together=together, **registered),  # type: ignore[arg-type]
+        registered=Registered(together=together, **registered),
         before=None,
         variant=Searched(word="rmsnorm", group="etth-rmsnorm", begun=False),
         reference=other,
@@ -51,14 +51,14 @@ def test_searches_of_both_share_the_budget_equally() -> None:
     alone = agreed(budget_s=1000.0, trials=None, searches=5, repeats=True)
     assert alone.share_s == pytest.approx(1000.0 / 10), "nothing is kept for a re-evaluation"
     without = search_request(ASKED, agreed(trials=30), None)
-    assert (without.policy.search_s, without.policy.margin, without.trials) == (UNSAID, UNSAID, 30)
+    assert (without.policy.said(), without.trials) == ({}, 30)
 
 
 def test_all_searches_stop_by_the_share_that_is_registered() -> None:
     assert search_request(ASKED, agreed(until=0.2), None).policy.until == 0.2
-    assert search_request(ASKED, agreed(), None).policy.until is UNSAID
-    lifted = dataclasses.replace(ASKED, policy=PolicyChanges(until=None))
-    assert search_request(lifted, agreed(), None).policy.until is None
+    assert not search_request(ASKED, agreed(), None).policy.says("until")
+    lifted = dataclasses.replace(ASKED, policy=SearchPolicy(until=None))
+    assert search_request(lifted, agreed(), None).policy.said() == {"until": None}
 
 
 def test_a_reference_that_was_confirmed_before_is_left_as_it_is() -> None:

@@ -21,7 +21,6 @@ from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.archive.content import Archive
 from tuner.study.archive.json_schema import ArchivedStudy, Curve, Run, Trial
-from tuner.study.registered_retune import plain_retune
 from tuner.study.results import TrialRecord
 
 FORMAT = "tuner study"
@@ -61,7 +60,7 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
         **({"little_left": dataclasses.asdict(stopped)} if stopped is not None else {}),
-        **({"retune": plain_retune(retune)} if retune is not None else {}),
+        **({"retune": retune.model_dump(mode="json")} if retune is not None else {}),
         **({"without_result_s": archive.without_result_s} if archive.without_result_s else {}),
         "device_model": archive.device_model,
         "trials": [_trial(record, archive.notes.get(record.number)) for record in archive.records],
@@ -106,7 +105,7 @@ def from_json(text: str | bytes) -> Archive:
         verifications=tuple(_run(run) for run in study.verifications),
         notes={trial.number: trial.notes for trial in study.trials if trial.notes},
         little_left=study.little_left.as_record() if study.little_left is not None else None,
-        retune=study.retune.as_record() if study.retune is not None else None,
+        retune=study.retune,
         without_result_s=study.without_result_s,
         code=study.code,
         loss_code=study.loss_code,

@@ -27,11 +27,11 @@ from tuner.record import Recorded, checked
 from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.membership import Membership, StoredMembership
 from tuner.spec.ranges import ChoiceValue
+from tuner.spec.retune import Registered
 from tuner.storage.code_texts import MOST_BYTES
 from tuner.storage.optuna.little_left import StoredLittleLeft
 from tuner.storage.queue.plans import StoredPlan
 from tuner.storage.records import TrialResult
-from tuner.study.registered_retune import StoredRetune
 
 MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000_000
@@ -190,7 +190,7 @@ class ArchivedStudy(Loose):
     budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
     little_left: StoredLittleLeft | None = None
     """Absent where the search did not stop by itself."""
-    retune: StoredRetune | None = None
+    retune: Registered | None = None
     """Absent where no retune is registered with it."""
     without_result_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Absent where all of its device time came to results."""
