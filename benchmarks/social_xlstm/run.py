@@ -107,7 +107,7 @@ def trial(
     file = load_study_file(variant)
     # Whatever it converges to, it goes on: NVML's figure takes seconds.
     training = replace(
-        file.training_settings(), backend=backend, max_epochs=ENDLESS, patience=ENDLESS
+        file.training, backend=backend, max_epochs=ENDLESS, patience=ENDLESS
     )
     definition = StudyDefinition.of(
         file,

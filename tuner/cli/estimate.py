@@ -12,10 +12,10 @@ from tuner.cli.command import Only, takes
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Storage, TaskName, data_folder
 from tuner.cli.output import print_json
-from tuner.cli.search_options import BackendName, MaxEpochs, PrecisionName
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.settings import above_zero, duration_s
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import StudySettings
 
 if TYPE_CHECKING:
     from tuner.data.task import Task
@@ -87,12 +87,12 @@ class EstimateOptions:
     ] = False
     gpu: OneGpu = None
     cpu: Cpu = False
-    max_epochs: MaxEpochs = None
     policy: Annotated[SearchPolicy, Only(("sampler", "prune"))] = field(
         default_factory=SearchPolicy
     )
-    backend: BackendName = None
-    precision: PrecisionName = None
+    settings: Annotated[StudySettings, Only(("max_epochs", "backend", "precision"))] = field(
+        default_factory=StudySettings
+    )
     storage: Storage = None
     json: Json = False
 
@@ -168,7 +168,6 @@ def _definitions(
     from tuner.data.task import load_task
     from tuner.errors import UsageError
     from tuner.launch.plan import definition_of, study_files
-    from tuner.launch.request import StudySettings
 
     files = [file for name in names for file in study_files(name).values()]
     if len(files) != len(names):
@@ -176,11 +175,8 @@ def _definitions(
     task = load_task(options.task)
     if any(file.program is not None for file in files):
         raise UsageError("no program is measured in parts; tuner variants --check runs one shortly")
-    settings = StudySettings(
-        max_epochs=options.max_epochs, backend=options.backend, precision=options.precision
-    )
     digest = prepare(task, data_dir=data_folder(options.data_dir)).data_hash
-    return [definition_of(file, task, digest, settings) for file in files], task
+    return [definition_of(file, task, digest, options.settings) for file in files], task
 
 
 def _of_variant(

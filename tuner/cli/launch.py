@@ -40,10 +40,9 @@ def launch(options: LaunchOptions) -> int:
 
 
 def _request(options: LaunchOptions) -> LaunchRequest:
-    from tuner.cli.asked import devices_of, settings_of
+    from tuner.cli.asked import devices_of
     from tuner.launch import LaunchRequest
 
-    settings = settings_of(options, seeds=options.seeds)
     return LaunchRequest(
         variants=options.variant,
         task=options.task,
@@ -56,7 +55,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         timeout_s=duration_s(options.timeout, "--timeout"),
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
         storage=storage_url(options.storage),
-        settings=settings,
+        settings=options.settings,
         policy=options.policy,
         warm_start=options.warm_start,
         trust=options.trust,

@@ -10,8 +10,11 @@ import typer
 from tuner.cli.options import (
     Cpu,
     DataDir,
+    Draw,
     Gpus,
+    HangLimit,
     Json,
+    NoEstimate,
     On,
     Placement,
     PrintOnly,
@@ -22,23 +25,9 @@ from tuner.cli.options import (
     Trust,
     Workers,
 )
-from tuner.cli.search_options import (
-    Accumulate,
-    BackendName,
-    CheckpointActivations,
-    CompileModeName,
-    Draw,
-    HangLimit,
-    MaxEpochs,
-    MqlSplitName,
-    NoEstimate,
-    PrecisionName,
-    TargetValLoss,
-    TimeObjectiveName,
-    ValidateEvery,
-)
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import StudySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +66,8 @@ class LaunchOptions:
         ),
     ] = None
     timeout: Timeout = None
-    max_epochs: MaxEpochs = None
     storage: Storage = None
     study: Study = None
-    time_objective: TimeObjectiveName = None
-    target_val_loss: TargetValLoss = None
-    mql_split: MqlSplitName = None
     policy: SearchPolicy = field(default_factory=SearchPolicy)
     draw: Draw = None
     warm_start: Annotated[
@@ -91,21 +76,7 @@ class LaunchOptions:
             metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first."
         ),
     ] = None
-    backend: BackendName = None
-    precision: PrecisionName = None
-    accumulate: Accumulate = None
-    checkpoint_activations: CheckpointActivations = None
-    compile_mode: CompileModeName = None
-    validate_every: ValidateEvery = None
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MANY,
-            metavar="N",
-            help="Train each configuration with so many seeds; medians count (1).",
-        ),
-    ] = None
+    settings: StudySettings = field(default_factory=StudySettings)
     hang_limit: HangLimit = None
     trust: Trust = False
     json: Json = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.config import MANY
 from tuner.display.text import shown
 from tuner.errors import UsageError
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
@@ -83,6 +84,28 @@ PrintOnly = Annotated[
 ]
 Timeout = Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")]
 
+Draw = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MANY,
+        metavar="N",
+        help="Of all seeds, of searches, trainings and confirmations: another N asks the same "
+        "question again (1).",
+    ),
+]
+NoEstimate = Annotated[
+    bool, typer.Option("--no-estimate", help="Measure nothing before the work to foretell it.")
+]
+HangLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="10m",
+        help="Kill a worker without a sign of life for this long (30m before a trial's first "
+        "epoch, then 1m), "
+        "or for ten of its trial's epochs if those take longer.",
+    ),
+]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Let a class or a program run that others named.")
 ]

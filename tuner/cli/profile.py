@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -215,11 +215,11 @@ def _config(options: ProfileOptions, file: StudyFile) -> RunConfig:
         if name not in values:
             raise unknown_name("hyperparameter", name, list(values))
         values[name] = _value(name, said, values[name])
-    training = file.training_settings()
+    training = file.training
     if options.backend is not None:
-        training = replace(training, backend=options.backend)
+        training = training.but(backend=options.backend)
     if options.precision is not None:
-        training = replace(training, precision=options.precision)
+        training = training.but(precision=options.precision)
     return RunConfig(
         architecture=file.architecture(),
         hyperparameters=Hyperparameters.of(values, loss=training.loss),

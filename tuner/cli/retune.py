@@ -48,7 +48,7 @@ def retune(options: RetuneOptions) -> int:
 
 
 def _request(options: RetuneOptions) -> RetuneRequest:
-    from tuner.cli.asked import devices_of, settings_of
+    from tuner.cli.asked import devices_of
     from tuner.launch.retune import RetuneRequest
 
     return RetuneRequest(
@@ -63,7 +63,7 @@ def _request(options: RetuneOptions) -> RetuneRequest:
         storage=storage_url(options.storage),
         timeout_s=duration_s(options.timeout, "--timeout"),
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
-        settings=settings_of(options),
+        settings=options.settings,
         policy=options.policy,
         warm_start=options.warm_start,
         trust=options.trust,

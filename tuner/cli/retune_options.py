@@ -12,8 +12,11 @@ from tuner.cli.command import But
 from tuner.cli.options import (
     Cpu,
     DataDir,
+    Draw,
     Gpus,
+    HangLimit,
     Json,
+    NoEstimate,
     On,
     Placement,
     Storage,
@@ -23,24 +26,10 @@ from tuner.cli.options import (
     Workers,
 )
 from tuner.cli.replace import Force
-from tuner.cli.search_options import (
-    Accumulate,
-    BackendName,
-    CheckpointActivations,
-    CompileModeName,
-    Draw,
-    HangLimit,
-    MaxEpochs,
-    MqlSplitName,
-    NoEstimate,
-    PrecisionName,
-    TargetValLoss,
-    TimeObjectiveName,
-    ValidateEvery,
-)
 from tuner.config import MANY
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
+from tuner.spec.study_settings import StudySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +70,6 @@ class RetuneOptions:
             help="The report (retune-<study>.html beside the SQLite file, else in storage).",
         ),
     ] = None
-    max_epochs: MaxEpochs = None
-    time_objective: TimeObjectiveName = None
-    target_val_loss: TargetValLoss = None
-    mql_split: MqlSplitName = None
     policy: Annotated[
         SearchPolicy, But(("max_time_s", "max_mql", "max_memory_bytes", "search_s", "margin"))
     ] = field(default_factory=SearchPolicy)
@@ -97,12 +82,7 @@ class RetuneOptions:
             help="Other studies, or exported ones, whose fronts all searches try first.",
         ),
     ] = None
-    backend: BackendName = None
-    precision: PrecisionName = None
-    accumulate: Accumulate = None
-    checkpoint_activations: CheckpointActivations = None
-    compile_mode: CompileModeName = None
-    validate_every: ValidateEvery = None
+    settings: Annotated[StudySettings, But(("seeds",))] = field(default_factory=StudySettings)
     hang_limit: HangLimit = None
     trust: Trust = False
     force: Force = False

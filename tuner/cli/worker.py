@@ -11,8 +11,16 @@ import typer
 
 from tuner.cli.command import takes
 from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
-from tuner.cli.options import Cpu, DataDir, Storage, Trust, data_folder, note, storage_url
-from tuner.cli.search_options import HangLimit
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    HangLimit,
+    Storage,
+    Trust,
+    data_folder,
+    note,
+    storage_url,
+)
 from tuner.errors import UsageError
 from tuner.settings import duration_s
 

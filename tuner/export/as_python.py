@@ -18,7 +18,6 @@ from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig, cores_of
 from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.headline import headline, one_line
-from tuner.export.protocol_settings import protocol
 from tuner.export.script_text import library_of, literal, sizes_of, users_class, users_term
 from tuner.models.names import library_class, names_own_code
 from tuner.models.readings import reading_of
@@ -184,7 +183,7 @@ def settings_lines(config: BestConfig) -> str:
     given: dict[str, Any] = {
         **replace(config.hyperparameters, own={}).as_dict(),
         "input_size": config.shapes.input_size,
-        **protocol(config.training),
+        **config.training.protocol(),
         **({"accumulate": accumulate} if accumulate > 1 else {}),
         "seeds": list(p["seeds"]),
         "threads": cores_of(p["device"]),

@@ -21,7 +21,6 @@ from tuner.config.loss_term import LossTerm
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
 from tuner.export.no_network import refuse_program
-from tuner.export.protocol_settings import protocol
 from tuner.files.meaning import In
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
@@ -197,7 +196,7 @@ class BestConfig:
                 "model": self.definition.architecture.model,
                 "settings": dict(self.definition.architecture.settings),
             },
-            "training": protocol(self.training),
+            "training": self.training.protocol(),
             "provenance": self.provenance,
         }
 

@@ -9,12 +9,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tuner.config import Hyperparameters
+from tuner.config.loss_term import LossTerm
 from tuner.data.task import shapes, task_of
 from tuner.files.kinds import LARGEST_FIGURE
 from tuner.files.plain import Digest, Loose, PlainTable, Strict, Text
 from tuner.models.names import NetworkName, NetworkSettings
 from tuner.spec.configuration import Configuration
-from tuner.spec.loss_table import LossTable
 
 Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
 Row = tuple[Figure, ...]
@@ -37,7 +37,7 @@ class CardScaling(Loose):
 class CardTraining(Loose):
     """Of its settings, what says which hyperparameter is no network's."""
 
-    loss: LossTable | None = None
+    loss: LossTerm | None = None
 
 
 class Card(Loose):
@@ -55,9 +55,7 @@ class Card(Loose):
 
     def configuration(self) -> Hyperparameters:
         """As the network is built with it."""
-        loss = self.training.loss
-        record = None if loss is None else loss.record()
-        return self.hyperparameters.beside(self.architecture.settings, record)
+        return self.hyperparameters.beside(self.architecture.settings, self.training.loss)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

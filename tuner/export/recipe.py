@@ -10,16 +10,14 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
-from tuner.config import Architecture, Hyperparameters, TrainingSettings
+from tuner.config import EXECUTED, Architecture, Hyperparameters, TrainingSettings
 from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig
-from tuner.export.protocol_settings import PROTOCOL_SETTINGS
 from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
 from tuner.files.toml_file import read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.spec.configuration import Configuration
 from tuner.spec.program import MODEL as PROGRAM
-from tuner.spec.training_table import FixedTraining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +54,12 @@ class Recipe:
                 trust it.
         """
         config.refuse_untrusted()
-        kept = {name: getattr(config.training, name) for name in PROTOCOL_SETTINGS}
+        usual = {name: TrainingSettings.model_fields[name].default for name in EXECUTED}
         return Recipe(
             task=config.task,
             architecture=config.architecture,
             hyperparameters=config.hyperparameters,
-            training=TrainingSettings(**kept),
+            training=config.training.but(**usual),
             origin=config.as_dict(),
         )
 
@@ -87,7 +85,7 @@ class _File(Strict):
     task: Label
     params: Configuration
     architecture: _Network
-    training: FixedTraining = FixedTraining()
+    training: TrainingSettings = TrainingSettings()
     variant: Prose = ""
     study: Prose = ""
     trial: Count | None = None
@@ -102,6 +100,17 @@ class _File(Strict):
     baselines: dict[Label, float] | None = None
     test_baselines: dict[Label, float] | None = None
     provenance: PlainTable = Field(default_factory=dict)
+
+    @field_validator("training")
+    @classmethod
+    def _is_no_execution(cls, value: TrainingSettings) -> TrainingSettings:
+        for name in EXECUTED:
+            if value.says(name):
+                raise ValueError(
+                    f"{name}: says how a training is executed, which is no part of a "
+                    "configuration; remove it"
+                )
+        return value
 
     @field_validator("provenance")
     @classmethod
@@ -125,13 +134,12 @@ def read_recipe(path: Path) -> Recipe:
             "by itself; give the [params] to that program"
         )
     file = validate(document, _File)
-    training = file.training.settings()
     return Recipe(
         task=file.task,
         architecture=Architecture(
             model=file.architecture.model, settings=file.architecture.settings
         ),
-        hyperparameters=file.params.beside(file.architecture.settings, training.loss),
-        training=training,
+        hyperparameters=file.params.beside(file.architecture.settings, file.training.loss),
+        training=file.training,
         origin=file.model_dump(mode="json", exclude_defaults=True),
     )

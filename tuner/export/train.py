@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tuner.config import RunConfig
-from tuner.config.loss_term import LossTerm
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceData
 from tuner.export.recipe import Recipe
@@ -91,7 +90,7 @@ def train_seeds(
     )
     choice = what_auto_means(config, data)
     if choice is not None:
-        config = replace(config, training=replace(config.training, backend=choice.backend))
+        config = replace(config, training=config.training.but(backend=choice.backend))
     for seed in seeds:
         yield _train(replace(config, seed=seed), data, on_epoch)
 
@@ -142,9 +141,7 @@ def save_trained(
     kept = best_of(trained)
     assert kept.result.model is not None, "a finished training has one"
     card = describe(prepared, recipe.architecture, recipe.hyperparameters) | {
-        "training": {
-            name: _plain(getattr(recipe.training, name)) for name in recipe.training.__slots__
-        },
+        "training": recipe.training.model_dump(mode="json"),
         "metrics": kept.as_dict(),
         "chosen": f"lowest validation loss of {len(trained)} seed{'s' if len(trained) > 1 else ''}",
         "seeds": [each.as_dict() for each in trained],
@@ -182,7 +179,3 @@ def _scores(scores: Evaluation) -> dict[str, Any]:
     if scores.test_columns:
         found |= {"test_mql_of": dict(scores.test_columns), "val_mql_of": dict(scores.val_columns)}
     return found
-
-
-def _plain(value: Any) -> Any:
-    return asdict(value) if isinstance(value, LossTerm) else getattr(value, "value", value)

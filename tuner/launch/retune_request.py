@@ -12,10 +12,11 @@ from pydantic import Field
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Progress, Quiet
-from tuner.launch.request import DeviceChoice, Number, Positive, StudySettings
+from tuner.launch.request import DeviceChoice, Number, Positive
 from tuner.launch.stages import Standing
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
+from tuner.spec.study_settings import StudySettings
 from tuner.storage.url import DEFAULT_URL
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.epochs_of import EpochsOf

@@ -182,8 +182,8 @@ class SearchPolicy(Settings):
         return MARGIN if self.margin is None else self.margin
 
     def to_json(self) -> str:
-        """The stored form; a limit that there is not is left out."""
-        return self.model_dump_json(exclude_none=True)
+        """The stored form."""
+        return self.model_dump_json()
 
     @staticmethod
     def from_json(text: str | None, study: str | None = None) -> SearchPolicy:

@@ -11,15 +11,15 @@ from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.config import LATER_SETTINGS
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
 from tuner.settings import differing
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
-from tuner.spec.objectives import objective_names, violations
+from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import resumed
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.storage.records import LittleLeft
@@ -218,28 +218,6 @@ def _planned(database: Database, asked: Mapping[str, StudyDefinition], said: Sai
             )
             notes = ()
     return list(plans.values())
-
-
-def resumed(
-    stored: StudyDefinition, asked: StudyDefinition, said: Collection[str]
-) -> StudyDefinition:
-    """`asked`, but with those settings of a launch
-    that nobody `said` as the `stored` definition has them.
-    """
-    own = {"loss"}  # no flag changes it: a file that says another asks for another study
-    kept = {"backend", "max_epochs", "precision", *LATER_SETTINGS} - own - set(said)
-    clock = asked if "time_objective" in said else stored
-    split = asked.mql_split if "mql_split" in said else stored.mql_split
-    return dataclasses.replace(
-        asked,
-        training=dataclasses.replace(
-            asked.training, **{name: getattr(stored.training, name) for name in kept}
-        ),
-        seeds_per_trial=asked.seeds_per_trial if "seeds" in said else stored.seeds_per_trial,
-        mql_split=split,
-        objectives=objective_names(clock.objectives[0], split),
-        target_val_loss=clock.target_val_loss,
-    )
 
 
 def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPolicy, SearchPolicy]:

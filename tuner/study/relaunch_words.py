@@ -8,7 +8,7 @@ from tuner.search.methods import prunes
 from tuner.settings import changes, differing
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
-from tuner.study.definition_flags import flags_of
+from tuner.spec.study_settings import StudySettings
 from tuner.study.open import OpenStudy
 
 
@@ -36,8 +36,9 @@ def in_words(
     would not have it, and what of its policy changed; `said` are the fields of it that a launch
     named.
     """
-    own, new = after.in_flags(), flags_of(fresh)
-    kept = [flag for name, flag in flags_of(study.definition).items() if flag != new[name]]
+    there = StudySettings.of(study.definition).in_flags()
+    own, new = after.in_flags(), StudySettings.of(fresh).in_flags()
+    kept = [flag for name, flag in there.items() if flag != new[name]]
     kept += [own[name] for name in differing(SearchPolicy(), after) if name not in said]
     changed = changes(before, after)
     pruned, prunes_now = (prunes(each.sampler, each.prune) for each in (before, after))

@@ -115,7 +115,7 @@ def test_the_reference_jobs_script_converges_to_what_its_trials_come_to(
     etth_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trials are captured, the script is eager: other masks, so it counts as one more seed."""
-    training = load_study_file("original").training_settings()
+    training = load_study_file("original").training
     check_converges(etth_dir, monkeypatch, "cuda", seeds=8, training=training)
 
 
@@ -199,7 +199,7 @@ def test_a_module_written_for_darts_trains_eagerly_and_captured(backend: Backend
     result = fit(run, data)
     assert result.epochs == 2
     eager = fit(
-        dataclasses.replace(run, training=dataclasses.replace(run.training, backend=Backend.EAGER)),
+        dataclasses.replace(run, training=run.training.but(backend=Backend.EAGER)),
         data,
     )
     assert result.best_val_loss == pytest.approx(eager.best_val_loss, rel=1e-3)

@@ -105,11 +105,9 @@ def test_settings_of_training_reach_darts_trainer_and_it_trains(
     best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = of_network(best, "original", {"n_blocks": 1})
-    training = dataclasses.replace(
-        config.definition.training, accumulate=2, validate_every=2, patience=5
-    )
+    training = config.definition.training.but(accumulate=2, validate_every=2, patience=5)
     definition = dataclasses.replace(
-        config.definition, training=dataclasses.replace(training, precision=Precision.BF16)
+        config.definition, training=training.but(precision=Precision.BF16)
     )
     (tmp_path / "best.py").write_text(
         render(dataclasses.replace(config, definition=definition), "darts"), encoding="utf-8"

@@ -61,7 +61,7 @@ def test_the_script_repeats_a_training_in_half_precision(
     best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256)
-    training = dataclasses.replace(config.training, max_epochs=1, precision=Precision.BF16)
+    training = config.training.but(max_epochs=1, precision=Precision.BF16)
     config = dataclasses.replace(
         config, definition=dataclasses.replace(config.definition, training=training)
     )
@@ -89,7 +89,7 @@ def test_the_script_repeats_a_training_with_settings_of_its_own(
     case: str, best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = of_variant(best, "batchnorm", hidden_size=8, batch_size=64, dropout=0.2)
-    training = dataclasses.replace(config.training, max_epochs=5, **SETTINGS[case])
+    training = config.training.but(max_epochs=5, **SETTINGS[case])
     definition = dataclasses.replace(config.definition, training=training)
     config = dataclasses.replace(config, definition=definition)
     ours = fit(run_config(config), demo)
@@ -130,7 +130,7 @@ def test_a_searched_number_of_batches_is_in_every_form(
 
 
 def test_what_a_form_cannot_carry_is_refused_in_one_line(best: BestConfig, tmp_path: Path) -> None:
-    training = dataclasses.replace(best.definition.training, checkpoint_activations=True)
+    training = best.definition.training.but(checkpoint_activations=True)
     definition = dataclasses.replace(best.definition, training=training)
     config = dataclasses.replace(best, definition=definition)
     for form in ("neuralforecast", "darts"):
@@ -179,8 +179,8 @@ def test_the_script_ends_as_the_training_does_when_it_converges(
     best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256, learning_rate=3e-2)
-    training = dataclasses.replace(
-        config.training, max_epochs=30, patience=2, min_delta=3e-2, learning_rate_decay=0.9
+    training = config.training.but(
+        max_epochs=30, patience=2, min_delta=3e-2, learning_rate_decay=0.9
     )
     config = dataclasses.replace(
         config, definition=dataclasses.replace(config.definition, training=training)

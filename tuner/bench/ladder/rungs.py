@@ -113,8 +113,7 @@ def why_not(config: RunConfig, job: Job, data: DeviceData) -> str:
 
 
 def _as_it_was(file: StudyFile, job: Job) -> RunConfig:
-    training = dataclasses.replace(
-        file.training_settings(),
+    training = file.training.but(
         backend=Backend.EAGER,
         precision=Precision.FP32,
         accumulate=1,
@@ -154,7 +153,7 @@ def _training(**changes: object) -> Apply:
     def apply(config: RunConfig) -> RunConfig:
         return dataclasses.replace(
             config,
-            training=dataclasses.replace(config.training, **changes),  # type: ignore[arg-type]
+            training=config.training.but(**changes),
         )
 
     return apply

@@ -129,7 +129,7 @@ def in_capture(contender: Ours) -> RunConfig:
     config = contender.config
     if config.training.backend is not Backend.EAGER or contender.job.device.type != "cuda":
         return config
-    training = dataclasses.replace(config.training, backend=Backend.GRAPH)
+    training = config.training.but(backend=Backend.GRAPH)
     captured = dataclasses.replace(config, training=training)
     return config if why_not(captured, contender.job, contender.data) else captured
 

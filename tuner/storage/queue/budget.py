@@ -37,15 +37,14 @@ def search_s(seen: Row[Any], study: str) -> float | None:
     """The seconds that the stored policy of the study of this name gives the search; None: as many
     as it takes.
     """
-    said = seen.policy
-    return SearchPolicy.from_json(said, study).search_s if said and "search_s" in said else None
+    return SearchPolicy.from_json(seen.policy, study).search_s
 
 
 def limits_gpu_hours(policy: str | None) -> bool:
-    """Whether a stored policy limits them, without reading the rest of it."""
-    return policy is not None and "max_gpu_s" in policy
+    """Whether a stored policy limits them."""
+    return SearchPolicy.from_json(policy).max_gpu_s is not None
 
 
 def until(policy: str | None, study: str) -> float | None:
     """With how little left to gain a stored policy has the search stop; None: never."""
-    return SearchPolicy.from_json(policy, study).until if policy and "until" in policy else None
+    return SearchPolicy.from_json(policy, study).until

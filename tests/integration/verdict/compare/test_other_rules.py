@@ -56,7 +56,7 @@ def test_the_rules_are_half_the_patience_and_a_share_of_the_default_s_loss(
     assert "(0.5 % of the validation loss of the default of original) in place of 1e-05" in (
         coarse.words
     )
-    training = dataclasses.replace(original.definition.training, patience=1, min_delta=0.5)
+    training = original.definition.training.but(patience=1, min_delta=0.5)
     definition = dataclasses.replace(original.definition, training=training)
     (only,) = other_rules([dataclasses.replace(original, definition=definition)], "original")
     assert only.words == "With a min_delta of 5 (10 times as much) in place of 0.5"
@@ -194,7 +194,7 @@ def test_without_epochs_it_cannot_be_told(recorded: dict[str, StudySnapshot]) ->
 
 def test_other_clocks_and_rules_are_not_replayed(recorded: dict[str, StudySnapshot]) -> None:
     one, other = (search(each, evenly) for each in recorded.values())
-    training = dataclasses.replace(other.definition.training, patience=4)
+    training = other.definition.training.but(patience=4)
     for change, words in (
         ({"training": training}, "have stopping rules of their own"),
         ({"objectives": ("total_s", "test_mql")}, "is total_s, not wall_clock_s"),
