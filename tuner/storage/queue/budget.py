@@ -40,11 +40,6 @@ def search_s(seen: Row[Any], study: str) -> float | None:
     return SearchPolicy.from_json(seen.policy, study).search_s
 
 
-def limits_gpu_hours(policy: str | None) -> bool:
-    """Whether a stored policy limits them."""
-    return SearchPolicy.from_json(policy).max_gpu_s is not None
-
-
 def until(policy: str | None, study: str) -> float | None:
     """With how little left to gain a stored policy has the search stop; None: never."""
     return SearchPolicy.from_json(policy, study).until

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, select
 
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.optuna.damage import damage_named
-from tuner.storage.queue.budget import limits_gpu_hours, search_s
+from tuner.storage.queue.budget import search_s
 from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.records import TrialResult
@@ -44,9 +44,6 @@ class SpentTime:
 
     def hours(self, policy: str | None) -> GpuHours | None:
         """The limit that a stored policy names, with what is known of it; None where none does."""
-        if not limits_gpu_hours(policy):
-            self.last_hours = None
-            return None
         found = GpuHours.of(self._engine, SearchPolicy.from_json(policy, self._name), self._name)
         known = self.last_hours
         if found is None or known is None or found.limit != known.limit:
