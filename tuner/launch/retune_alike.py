@@ -13,8 +13,7 @@ from tuner.study.group import refuse_other_draw
 from tuner.study.open import OpenStudy
 
 _OF_THE_RETUNE = ("margin", "search_s", "until", "max_gpu_s", "gpu_shared")
-"""Of a policy: what a retune registers, shares out, or has shared; searches begin alike in all else.
-"""
+"""Of a policy, what a retune registers, or has shared out; searches begin alike in all else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
