@@ -140,7 +140,7 @@ def trained(
     config = run_config(definition, hyperparameters, 0)
     choice = what_auto_means(config, data)
     config = run_config(definition, hyperparameters, 0, choice)
-    training = dataclasses.replace(config.training, max_epochs=epochs, patience=epochs + 1)
+    training = config.training.but(max_epochs=epochs, patience=epochs + 1)
     result = fit(dataclasses.replace(config, training=training), data)
     if len(result.history) < 2:
         return None, None
@@ -238,8 +238,8 @@ def main() -> None:
     from tuner.devices import exclusive
     from tuner.estimate.cost_sizes import sizes_of
     from tuner.launch.plan import definition_of
-    from tuner.launch.request import StudySettings
     from tuner.spec.study_file import load_study_file
+    from tuner.spec.study_settings import StudySettings
 
     device = chosen_device(gpu=None, cpu=options.cpu)
     task = load_task(options.task)

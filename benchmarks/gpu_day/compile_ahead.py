@@ -58,7 +58,7 @@ def compile_all(sizes: Sizes, options: argparse.Namespace) -> None:
         hyperparameters = replace(
             file.default_hyperparameters(), hidden_size=sizes.hidden, batch_size=batch
         )
-        training = replace(file.training_settings(), backend=options.backend)
+        training = file.training.but(backend=options.backend)
         config = RunConfig(
             architecture=file.architecture(),
             hyperparameters=hyperparameters,

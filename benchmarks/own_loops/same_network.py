@@ -46,7 +46,7 @@ def main() -> None:
             file,
             task=prepared.task.definition(),
             data_hash=prepared.data_hash,
-            training=file.training_settings(),
+            training=file.training,
         )
         for seed in range(asked.seeds):
             result = run_job(job(name, definition, seed), data)

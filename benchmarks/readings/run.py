@@ -81,7 +81,7 @@ def configuration(tried: Tried, variant: str, seed: int, options: argparse.Names
     return RunConfig(
         architecture=Architecture(model=variant, settings={"n_blocks": 2, **tried.network}),
         hyperparameters=Hyperparameters.of({**usual, "batch_size": 256, **tried.hyperparameters}),
-        training=dataclasses.replace(training, **tried.training),
+        training=training.but(**tried.training),
         seed=seed,
     )
 

@@ -9,7 +9,6 @@ the device, each alone on it.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
 import json
 import platform
@@ -45,7 +44,7 @@ def run(variant: str, seed: int, backend: Backend, data: DeviceData) -> dict[str
     config = RunConfig(
         architecture=file.architecture(),
         hyperparameters=file.default_hyperparameters(),
-        training=dataclasses.replace(file.training_settings(), backend=backend),
+        training=file.training.but(backend=backend),
         seed=seed,
     )
     result = fit(config, data)

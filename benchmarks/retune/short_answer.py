@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from benchmarks.campaign.answer import conclusion
 from tuner.report.figures.confirmed_series import confirmed_series
-from tuner.spec.margin import in_percent
+from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of

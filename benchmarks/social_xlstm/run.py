@@ -106,9 +106,7 @@ def trial(
     """What is recorded of a trial at the variant's defaults."""
     file = load_study_file(variant)
     # Whatever it converges to, it goes on: NVML's figure takes seconds.
-    training = replace(
-        file.training_settings(), backend=backend, max_epochs=ENDLESS, patience=ENDLESS
-    )
+    training = replace(file.training, backend=backend, max_epochs=ENDLESS, patience=ENDLESS)
     definition = StudyDefinition.of(
         file,
         task=prepared.task.definition(),

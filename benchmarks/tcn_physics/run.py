@@ -149,7 +149,7 @@ def _trained(best: Any, data: DeviceData, weight: float, max_epochs: int | None)
     hyperparameters = best.hyperparameters
     training: TrainingSettings = best.training
     if max_epochs is not None:
-        training = dataclasses.replace(training, max_epochs=max_epochs)
+        training = training.but(max_epochs=max_epochs)
     own = {**hyperparameters.own, "lambda_physics": weight}
     config = RunConfig(
         architecture=best.definition.architecture,

@@ -56,10 +56,10 @@ def configuration(name: str, seed: int, backend: Backend, *, quick: bool = False
     hyperparameters = file.default_hyperparameters()
     if "batch_size" in changes:
         hyperparameters = dataclasses.replace(hyperparameters, batch_size=changes.pop("batch_size"))
-    training = dataclasses.replace(file.training_settings(), backend=backend, **changes)
+    training = file.training.but(backend=backend, **changes)
     if quick:
         hyperparameters = dataclasses.replace(hyperparameters, hidden_size=8)
-        training = dataclasses.replace(training, max_epochs=2)
+        training = training.but(max_epochs=2)
     return RunConfig(
         architecture=file.architecture(),
         hyperparameters=hyperparameters,

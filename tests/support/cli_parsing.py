@@ -4,14 +4,14 @@ values fit?"""
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
 
 from tuner.cli.app import app
-from tuner.cli.policy_options import said_policy
+from tuner.settings import flags
+from tuner.spec.policy import SearchPolicy
 
 
 def parse(arguments: Sequence[str]) -> str:
@@ -30,12 +30,10 @@ def parse(arguments: Sequence[str]) -> str:
         context = group.make_context(names[-1] if names else "tuner", rest, parent=context)
         if not hasattr(group, "commands"):
             if names == ["launch"]:  # which reads these values by itself
-                said_policy(
-                    **{
-                        flag: context.params[flag]
-                        for flag in inspect.signature(said_policy).parameters
-                    }
-                )
+                for flag in flags(SearchPolicy).values():
+                    typed = context.params.get(flag.name.removeprefix("--").replace("-", "_"))
+                    if typed is not None:
+                        flag.read(typed)
             return " ".join(names)
         name, command, rest = group.resolve_command(
             context, [*context._protected_args, *context.args]

@@ -65,9 +65,9 @@ def data() -> DeviceData:
 def search(**changes: object) -> Search:
     """Of the study above."""
     from tuner.launch.plan import definition_of
-    from tuner.launch.request import StudySettings
+    from tuner.spec.study_settings import StudySettings
 
-    settings = StudySettings(**changes)  # type: ignore[arg-type]
+    settings = StudySettings(**changes)
     return Search(
         definition=definition_of(STUDY, TASK, prepare(TASK).data_hash, settings), task=TASK
     )
@@ -78,7 +78,7 @@ def trained() -> tuple[RunConfig, TSMixer]:
     config = RunConfig(
         architecture=STUDY.architecture(),
         hyperparameters=STUDY.default_hyperparameters(),
-        training=STUDY.training_settings(),
+        training=STUDY.training,
     )
     model = build_model(config.architecture, data().shapes, config.hyperparameters)
     assert isinstance(model, TSMixer)

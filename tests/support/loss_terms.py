@@ -161,4 +161,4 @@ def terms_file(folder: Path) -> Path:
 def with_term(config: RunConfig, path: Path, name: str, weight: float = 0.5) -> RunConfig:
     """The same training with this term of the file."""
     loss = LossTerm(term=f"{path}:{name}", weight=weight)
-    return dataclasses.replace(config, training=dataclasses.replace(config.training, loss=loss))
+    return dataclasses.replace(config, training=config.training.but(loss=loss))

@@ -77,7 +77,7 @@ def program_definition(study: Path, **changes: Any) -> StudyDefinition:
     given: dict[str, Any] = {
         "task": demo_task().definition(),
         "data_hash": "0" * 64,
-        "training": file.training_settings(),
+        "training": file.training,
     }
     return StudyDefinition.of(file, **given | changes)
 

@@ -214,11 +214,9 @@ def _config(file: StudyFile, backend: Backend, job: Job, hidden: int, batch: int
         hidden_size=None if defaults.hidden_size is None else hidden,
         batch_size=batch,
     )
-    training = dataclasses.replace(
-        file.training_settings(), backend=backend, precision=job.precision
-    )
+    training = file.training.but(backend=backend, precision=job.precision)
     if backend is not Backend.COMPILE:  # whose the mode is
-        training = dataclasses.replace(training, compile_mode=CompileMode.DEFAULT)
+        training = training.but(compile_mode=CompileMode.DEFAULT)
     return RunConfig(
         architecture=file.architecture(),
         hyperparameters=hyperparameters,

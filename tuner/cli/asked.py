@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuner.cli.options import above_zero
-from tuner.cli.policy_options import said_policy
-
 if TYPE_CHECKING:
     from tuner.cli.launch_options import LaunchOptions
     from tuner.cli.retune_options import RetuneOptions
     from tuner.cli.verify_options import VerifyOptions
-    from tuner.launch import DeviceChoice, PolicyChanges, StudySettings
+    from tuner.launch import DeviceChoice
 
 
 def devices_of(options: LaunchOptions | RetuneOptions | VerifyOptions) -> DeviceChoice:
@@ -26,47 +23,3 @@ def devices_of(options: LaunchOptions | RetuneOptions | VerifyOptions) -> Device
         placement=options.placement,
         print_only=getattr(options, "print_only", False),  # a retune has stages, and prints none
     )
-
-
-def settings_of(
-    options: LaunchOptions | RetuneOptions, *, seeds: int | None = None
-) -> StudySettings:
-    """What its studies are, beside variant and task.
-
-    Raises:
-        UsageError: a value that its flag does not take.
-    """
-    from tuner.launch import StudySettings
-
-    return StudySettings(
-        max_epochs=options.max_epochs,
-        seeds=seeds,
-        backend=options.backend,
-        precision=options.precision,
-        accumulate=options.accumulate,
-        checkpoint_activations=options.checkpoint_activations,
-        compile_mode=options.compile_mode,
-        validate_every=options.validate_every,
-        time_objective=options.time_objective,
-        target_val_loss=above_zero(options.target_val_loss, "--target-val-loss"),
-        mql_split=options.mql_split,
-    )
-
-
-def policy_of(options: LaunchOptions | RetuneOptions, **more: str | None) -> PolicyChanges:
-    """How its studies are searched; `more` are flags of `said_policy` that not every command has.
-
-    Raises:
-        UsageError: a value that its flag does not take.
-    """
-    from tuner.launch import PolicyChanges
-
-    said = said_policy(
-        sampler=options.sampler,
-        sampler_seed=options.sampler_seed,
-        prune=options.prune,
-        reruns=options.reruns,
-        checkpoint_every=options.checkpoint_every,
-        **more,
-    )
-    return PolicyChanges(**said)

@@ -36,7 +36,7 @@ def choices_that_fail(file: StudyFile, shapes: ModelShapes) -> list[str]:
 
     said = []
     for named, params in itertools.islice(_configurations(file), AT_MOST):
-        hyperparameters = Hyperparameters.of(params, loss=file.training_settings().loss)
+        hyperparameters = Hyperparameters.of(params, loss=file.training.loss)
         try:
             seen = shapes_seen(shapes, hyperparameters)
             build_within_memory(file.architecture(), hyperparameters, seen)
@@ -62,9 +62,7 @@ def batch_sizes_that_fail(file: StudyFile, prepared: PreparedData) -> list[str]:
         return []
     tried = dataclasses.replace(hyperparameters, batch_size=sizes[-1])
     try:
-        train_one_step(
-            file.architecture(), tried, file.training_settings(), prepared, inspected=False
-        )
+        train_one_step(file.architecture(), tried, file.training, prepared, inspected=False)
     except UsageError as error:
         listing = excerpt(", ".join(map(str, sizes)))
         fail = "fails" if len(sizes) == 1 else "fail"

@@ -4,29 +4,131 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
+from annotated_types import Ge, Gt, Le
+
+from tuner.settings import Flag, Settings, flags, types_taken
 
 Options = TypeVar("Options")
 
 
+@dataclass(frozen=True, slots=True)
+class Only:
+    """The fields of a model that a command has options for, where it has not those of all."""
+
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class But:
+    """The fields of a model that a command has no options for, though they have flags."""
+
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A field of the options that is a model: an option for each field of it that has a flag."""
+
+    model: type[Settings]
+    flags: Mapping[str, Flag]
+    """By the field's name."""
+
+    def parameters(self) -> list[inspect.Parameter]:
+        return [
+            inspect.Parameter(
+                _parameter(flag),
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=_option(self.model, name, flag),
+            )
+            for name, flag in self.flags.items()
+        ]
+
+    def taken_from(self, given: dict[str, Any]) -> Settings:
+        """The model as it was said; what it needs is taken out of what was `given`.
+
+        Raises:
+            UsageError: a value that its flag does not take.
+        """
+        said = {}
+        for name, flag in self.flags.items():
+            typed = given.pop(_parameter(flag))
+            if typed is not None:
+                said[name] = flag.read(typed)
+        return self.model(**said)
+
+
 def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], Callable[..., int]]:
-    """Make a command of a function of `options`:
-    a dataclass whose fields are annotated as typer wants parameters.
+    """Make a command of a function of `options`: a dataclass whose fields are annotated as typer
+    wants parameters, or are `Settings`, which come as what was said of them: `Annotated[Limits,
+    But(("max_time_s",))]` but for one.
     """
-    fields = get_type_hints(options, include_extras=True)
-    parameters = [
-        each.replace(annotation=fields[each.name])
-        for each in inspect.signature(options).parameters.values()
-    ]
+    hints = get_type_hints(options, include_extras=True)
+    groups: dict[str, _Group] = {}
+    parameters: list[inspect.Parameter] = []
+    for each in inspect.signature(options).parameters.values():
+        group = _group_of(hints[each.name])
+        if group is None:
+            parameters.append(each.replace(annotation=hints[each.name]))
+        else:
+            groups[each.name] = group
+            parameters += group.parameters()
 
     def command_of(function: Callable[[Options], int]) -> Callable[..., int]:
         @functools.wraps(function)
         def command(**given: Any) -> int:
-            return function(options(**given))
+            said = {name: group.taken_from(given) for name, group in groups.items()}
+            return function(options(**given, **said))
 
-        command.__annotations__ = fields
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return command
 
     return command_of
+
+
+def _group_of(hint: Any) -> _Group | None:
+    model, *told = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if not (isinstance(model, type) and issubclass(model, Settings)):
+        return None
+    names = [name for name, flag in flags(model).items() if flag.name]
+    for each in told:
+        names = [name for name in names if (name in each.fields) is isinstance(each, Only)]
+    return _Group(model, {name: flags(model)[name] for name in names})
+
+
+def _parameter(flag: Flag) -> str:
+    return flag.name.removeprefix("--").replace("-", "_")
+
+
+def _option(model: type[Settings], name: str, flag: Flag) -> Any:
+    """What typer wants: text where the flag has a unit, else what the field is."""
+    kind: Any = str
+    declared, bounds = flag.name, dict[str, Any]()
+    if flag.unit is None:
+        kind = next(each for each in types_taken(model)[name] if each is not type(None))
+        if kind is bool:
+            declared = f"{flag.name}/--no-{flag.name.removeprefix('--')}"
+        elif not issubclass(kind, Enum):
+            bounds = _bounds(model.model_fields[name].metadata)
+    option = typer.Option(declared, metavar=flag.metavar, help=flag.help, **bounds)
+    return Annotated[kind | None, option]
+
+
+def _bounds(metadata: list[Any]) -> dict[str, Any]:
+    """The least and the largest whole number that a field takes."""
+    found: dict[str, Any] = {}
+    for each in metadata:
+        if isinstance(each, Ge):
+            found["min"] = int(each.ge)  # type: ignore[call-overload]
+        elif isinstance(each, Gt):
+            found["min"] = int(each.gt) + 1  # type: ignore[call-overload]
+        elif isinstance(each, Le):
+            found["max"] = int(each.le)  # type: ignore[call-overload]
+    return found

@@ -135,7 +135,7 @@ def _pace(facts: DataFacts) -> Pace:
     return pace_of(
         file.architecture(),
         file.default_hyperparameters(),
-        file.training_settings(),
+        file.training,
         facts.prepared,
     )
 

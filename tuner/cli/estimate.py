@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.command import takes
+from tuner.cli.command import Only, takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Json,
-    OneGpu,
-    Storage,
-    TaskName,
-    above_zero,
-    data_folder,
-    duration_s,
-)
+from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Storage, TaskName, data_folder
 from tuner.cli.output import print_json
-from tuner.cli.policy_options import check_sampler
-from tuner.cli.search_options import BackendName, MaxEpochs, PrecisionName, Prune, Sampler
 from tuner.config import MANY, MOST_SEARCHES
+from tuner.settings import above_zero, duration_s
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import StudySettings
 
 if TYPE_CHECKING:
     from tuner.data.task import Task
@@ -96,11 +87,12 @@ class EstimateOptions:
     ] = False
     gpu: OneGpu = None
     cpu: Cpu = False
-    max_epochs: MaxEpochs = None
-    sampler: Sampler = None
-    prune: Prune = None
-    backend: BackendName = None
-    precision: PrecisionName = None
+    policy: Annotated[SearchPolicy, Only(("sampler", "prune"))] = field(
+        default_factory=SearchPolicy
+    )
+    settings: Annotated[StudySettings, Only(("max_epochs", "backend", "precision"))] = field(
+        default_factory=StudySettings
+    )
     storage: Storage = None
     json: Json = False
 
@@ -127,7 +119,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
     from tuner.errors import UsageError
     from tuner.estimate.stages_ahead import stages_of
     from tuner.estimate.whole_estimate import Estimate
-    from tuner.study.registered_retune import SEARCHES
+    from tuner.spec.retune import SEARCHES
     from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
 
     flags = (
@@ -138,7 +130,6 @@ def _estimate(options: EstimateOptions) -> Estimate:
     for flag, given in flags:
         if given is not None and not options.retune:
             raise UsageError(f"{flag} belongs to a retune: add --retune, or leave it out")
-    check_sampler(options.sampler)
     price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
     seconds = duration_s(options.measure, "--measure") or 0.0
     budget_s = duration_s(options.budget, "--budget")
@@ -156,7 +147,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
     if options.retune:
         stages = stages_of(
             each,
-            sampler=options.sampler or "auto",
+            sampler=options.policy.sampler,
             ablated_seeds=ABLATION_SEEDS if options.ablate else None,
             budget_s=budget_s,
         )
@@ -177,7 +168,6 @@ def _definitions(
     from tuner.data.task import load_task
     from tuner.errors import UsageError
     from tuner.launch.plan import definition_of, study_files
-    from tuner.launch.request import StudySettings
 
     files = [file for name in names for file in study_files(name).values()]
     if len(files) != len(names):
@@ -185,11 +175,8 @@ def _definitions(
     task = load_task(options.task)
     if any(file.program is not None for file in files):
         raise UsageError("no program is measured in parts; tuner variants --check runs one shortly")
-    settings = StudySettings(
-        max_epochs=options.max_epochs, backend=options.backend, precision=options.precision
-    )
     digest = prepare(task, data_dir=data_folder(options.data_dir)).data_hash
-    return [definition_of(file, task, digest, settings) for file in files], task
+    return [definition_of(file, task, digest, options.settings) for file in files], task
 
 
 def _of_variant(
@@ -234,8 +221,8 @@ def _of_variant(
             costs,
             trials=trials,
             ended=ended,
-            sampler=options.sampler or "auto",
-            prune=options.prune,
+            sampler=options.policy.sampler,
+            prune=options.policy.prune,
             within_s=within_s,
         )
         if search is None:
@@ -256,7 +243,7 @@ def _ends(options: EstimateOptions, budget_s: float | None) -> tuple[int, float 
     """After how many trials a search ends, and after how many seconds on devices."""
     from tuner.launch.retune_steps import ends_of_search
     from tuner.search.methods import method_of
-    from tuner.study.registered_retune import SEARCHES
+    from tuner.spec.retune import SEARCHES
 
     if not options.retune:
         return options.trials or TRIALS, None
@@ -265,5 +252,5 @@ def _ends(options: EstimateOptions, budget_s: float | None) -> tuple[int, float 
         trials=options.trials,
         budget_s=budget_s,
         searches=(options.searches or SEARCHES) * variants,
-        repeats=method_of(options.sampler or "auto").repeats,
+        repeats=method_of(options.policy.sampler).repeats,
     )

@@ -6,14 +6,9 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.command import takes
 from tuner.cli.launch_options import LaunchOptions
-from tuner.cli.options import (
-    as_typed,
-    data_folder,
-    duration_s,
-    opened_database,
-    storage_url,
-)
+from tuner.cli.options import as_typed, data_folder, opened_database, storage_url
 from tuner.cli.output import print_json, say_told
+from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from tuner.launch import LaunchOutcome, LaunchRequest
@@ -43,19 +38,9 @@ def launch(options: LaunchOptions) -> int:
 
 
 def _request(options: LaunchOptions) -> LaunchRequest:
-    from tuner.cli.asked import devices_of, policy_of, settings_of
+    from tuner.cli.asked import devices_of
     from tuner.launch import LaunchRequest
 
-    policy = policy_of(
-        options,
-        max_time=options.max_time,
-        max_mql=options.max_mql,
-        max_memory=options.max_memory,
-        margin=options.margin,
-        search_time=options.search_time,
-        max_gpu_hours=options.max_gpu_hours,
-    )
-    settings = settings_of(options, seeds=options.seeds)
     return LaunchRequest(
         variants=options.variant,
         task=options.task,
@@ -68,8 +53,8 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         timeout_s=duration_s(options.timeout, "--timeout"),
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
         storage=storage_url(options.storage),
-        settings=settings,
-        policy=policy,
+        settings=options.settings,
+        policy=options.policy,
         warm_start=options.warm_start,
         trust=options.trust,
         estimate=not options.no_estimate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
@@ -10,8 +10,11 @@ import typer
 from tuner.cli.options import (
     Cpu,
     DataDir,
+    Draw,
     Gpus,
+    HangLimit,
     Json,
+    NoEstimate,
     On,
     Placement,
     PrintOnly,
@@ -22,28 +25,9 @@ from tuner.cli.options import (
     Trust,
     Workers,
 )
-from tuner.cli.search_options import (
-    Accumulate,
-    BackendName,
-    CheckpointActivations,
-    CheckpointEvery,
-    CompileModeName,
-    Draw,
-    HangLimit,
-    MaxEpochs,
-    MaxGpuHours,
-    MqlSplitName,
-    NoEstimate,
-    PrecisionName,
-    Prune,
-    Reruns,
-    Sampler,
-    SamplerSeed,
-    TargetValLoss,
-    TimeObjectiveName,
-    ValidateEvery,
-)
 from tuner.config import MANY, MOST_SEARCHES
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import StudySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +54,6 @@ class LaunchOptions:
             help="Until each study holds this many finished trials (a new one: 50).",
         ),
     ] = None
-    search_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="5m|none",
-            help="No trial begins once those of its search have had their devices for so long.",
-        ),
-    ] = None
-    max_gpu_hours: MaxGpuHours = None
     no_estimate: NoEstimate = False
     searches: Annotated[
         int | None,
@@ -90,27 +66,9 @@ class LaunchOptions:
         ),
     ] = None
     timeout: Timeout = None
-    max_epochs: MaxEpochs = None
     storage: Storage = None
     study: Study = None
-    time_objective: TimeObjectiveName = None
-    target_val_loss: TargetValLoss = None
-    mql_split: MqlSplitName = None
-    max_time: Annotated[
-        str | None,
-        typer.Option(metavar="S|none", help="Configurations must take at most S seconds."),
-    ] = None
-    max_mql: Annotated[
-        str | None, typer.Option(metavar="Q|none", help="Configurations must have at most Q.")
-    ] = None
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="8GB|none", help="Configurations must need at most this (GPU: allocated)."
-        ),
-    ] = None
-    sampler: Sampler = None
-    sampler_seed: SamplerSeed = None
+    policy: SearchPolicy = field(default_factory=SearchPolicy)
     draw: Draw = None
     warm_start: Annotated[
         str | None,
@@ -118,32 +76,7 @@ class LaunchOptions:
             metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first."
         ),
     ] = None
-    prune: Prune = None
-    backend: BackendName = None
-    precision: PrecisionName = None
-    accumulate: Accumulate = None
-    checkpoint_activations: CheckpointActivations = None
-    compile_mode: CompileModeName = None
-    validate_every: ValidateEvery = None
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MANY,
-            metavar="N",
-            help="Train each configuration with so many seeds; medians count (1).",
-        ),
-    ] = None
-    reruns: Reruns = None
-    checkpoint_every: CheckpointEvery = None
-    margin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="1%",
-            help="As good as the default is an MQL at most so much above its own "
-            "(a new study: 1%).",
-        ),
-    ] = None
+    settings: StudySettings = field(default_factory=StudySettings)
     hang_limit: HangLimit = None
     trust: Trust = False
     json: Json = False

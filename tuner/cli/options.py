@@ -4,9 +4,7 @@ flag, then environment, then default.
 
 from __future__ import annotations
 
-import math
 import os
-import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.config import MANY
 from tuner.display.text import shown
 from tuner.errors import UsageError
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
@@ -85,23 +84,31 @@ PrintOnly = Annotated[
 ]
 Timeout = Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")]
 
+Draw = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MANY,
+        metavar="N",
+        help="Of all seeds, of searches, trainings and confirmations: another N asks the same "
+        "question again (1).",
+    ),
+]
+NoEstimate = Annotated[
+    bool, typer.Option("--no-estimate", help="Measure nothing before the work to foretell it.")
+]
+HangLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="10m",
+        help="Kill a worker without a sign of life for this long (30m before a trial's first "
+        "epoch, then 1m), "
+        "or for ten of its trial's epochs if those take longer.",
+    ),
+]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Let a class or a program run that others named.")
 ]
-
-LONGEST_S = 100 * 365 * 24 * 3600.0
-LARGEST_BYTES = 2.0**60
-
-_DURATION = re.compile(
-    r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?$", re.ASCII
-)
-_SIZE = re.compile(r"^(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[KMGT]I?B)$", re.IGNORECASE | re.ASCII)
-_SHARE = re.compile(r"^(?P<number>\d+(?:\.\d*)?|\.\d+) ?(?P<percent>%)?$", re.ASCII)
-_UNITS = {
-    f"{prefix}{i}B": (1024 if i else 1000) ** power
-    for power, prefix in enumerate("KMGT", 1)
-    for i in ("", "I")
-}
 
 
 def storage_url(flag: str | None) -> str:
@@ -165,77 +172,6 @@ def data_folder(flag: Path | None) -> Path | None:
     if flag is not None:
         return flag
     return Path(os.environ[DATA_VARIABLE]) if os.environ.get(DATA_VARIABLE) else None
-
-
-def duration_s(text: str | None, flag: str) -> float | None:
-    """Seconds of `90`, `90s`, `30m`, `2h` or `1h30m`.
-
-    Raises:
-        UsageError: none of these, or nothing at all.
-    """
-    if text is None:
-        return None
-    match = _DURATION.match(text.strip())
-    hours, minutes, seconds = (
-        (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
-    )
-    total = hours * 3600 + minutes * 60 + seconds
-    if not 0 < total < LONGEST_S:
-        raise UsageError(f"{flag}: {text!r} is no duration; expected e.g. 90s, 30m or 1h30m")
-    return total
-
-
-def size_bytes(text: str | None, flag: str) -> int | None:
-    """Bytes of `800MB`, `8GB` or `8GiB`.
-
-    Raises:
-        UsageError: none of these, or nothing at all.
-    """
-    if text is None:
-        return None
-    match = _SIZE.match(text.strip())
-    size = float(match["number"]) * _UNITS[match["unit"].upper()] if match else 0.0
-    if not 1 <= size < LARGEST_BYTES:
-        raise UsageError(
-            f"{flag}: {text!r} is no amount of memory; expected e.g. 800MB, 8GB or 8GiB"
-        )
-    return int(size)
-
-
-def share(text: str | None, flag: str) -> float | None:
-    """The margin that `1%`, `1 %` or `0.01` names.
-
-    Raises:
-        UsageError: none of these, or more than a margin may be.
-    """
-    from tuner.spec.margin import checked_margin
-
-    if text is None:
-        return None
-    match = _SHARE.match(text.strip())
-    if match is None:
-        raise UsageError(f"{flag}: {shown(text)!r} is no share; expected e.g. 1% or 0.01")
-    try:
-        return checked_margin(float(match["number"]) / (100 if match["percent"] else 1))
-    except UsageError as error:
-        raise UsageError(f"{flag}: {error}") from None
-
-
-def above_zero(text: str | None, flag: str) -> float | None:
-    """The number that a limit names.
-
-    Raises:
-        UsageError: no finite number above 0.
-    """
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise UsageError(f"{flag}: {text!r} is no limit; expected a number above 0")
-    return value
 
 
 def note(message: str) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from tuner.cli.options import share, storage_url
+from tuner.cli.options import storage_url
+from tuner.spec.margin import margin_of
 
 if TYPE_CHECKING:
     from tuner.export import BestConfig
@@ -106,7 +107,7 @@ def picked(options: Picking, *, task: str, trust: bool = False) -> BestConfig:
     wanted = asked(
         pick=options.pick.value,
         values=options.values and options.values.value,
-        margin=share(options.margin, "--margin"),
+        margin=margin_of(options.margin, "--margin"),
         against=options.against,
         bounds=(options.max_time, options.max_mql),
         trial=options.trial,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ import typer
 from tuner.cli.as_measured import Shown
 from tuner.cli.command import takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Timeout, data_folder, duration_s, note
+from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Timeout, data_folder, note
 from tuner.cli.output import print_json
 from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
@@ -21,6 +21,7 @@ from tuner.errors import TunerError, UsageError
 from tuner.files.durable import put
 from tuner.files.plain import excerpt
 from tuner.models.names import names_own_code
+from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from tuner.config import Value
@@ -214,11 +215,11 @@ def _config(options: ProfileOptions, file: StudyFile) -> RunConfig:
         if name not in values:
             raise unknown_name("hyperparameter", name, list(values))
         values[name] = _value(name, said, values[name])
-    training = file.training_settings()
+    training = file.training
     if options.backend is not None:
-        training = replace(training, backend=options.backend)
+        training = training.but(backend=options.backend)
     if options.precision is not None:
-        training = replace(training, precision=options.precision)
+        training = training.but(precision=options.precision)
     return RunConfig(
         architecture=file.architecture(),
         hyperparameters=Hyperparameters.of(values, loss=training.loss),

@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING
 
 from tuner.cli import options as shared
 from tuner.cli.command import takes
-from tuner.cli.options import (
-    data_folder,
-    duration_s,
-    note,
-    share,
-    storage_url,
-)
+from tuner.cli.options import data_folder, note, storage_url
 from tuner.cli.output import print_json
 from tuner.cli.replace import check_free, check_placeable, is_page
 from tuner.cli.retune_options import RetuneOptions
 from tuner.errors import UsageError
+from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from tuner.launch.retune import RetuneOutcome, RetuneRequest
@@ -53,29 +48,23 @@ def retune(options: RetuneOptions) -> int:
 
 
 def _request(options: RetuneOptions) -> RetuneRequest:
-    from tuner.cli.asked import devices_of, policy_of, settings_of
+    from tuner.cli.asked import devices_of
     from tuner.launch.retune import RetuneRequest
 
-    policy = policy_of(options, max_gpu_hours=options.max_gpu_hours)
     return RetuneRequest(
         variant=options.variant,
-        against=options.against,
         task=options.task,
-        searches=options.searches,
         draw=options.draw,
-        trials=options.trials,
-        budget_s=duration_s(options.budget, "--budget"),
-        margin=share(options.margin, "--margin"),
         top=options.top,
-        confirm_seeds=options.confirm_seeds,
+        **options.plan.said(),
         ablate=options.ablate,
         devices=devices_of(options),
         data_dir=data_folder(options.data_dir),
         storage=storage_url(options.storage),
         timeout_s=duration_s(options.timeout, "--timeout"),
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
-        settings=settings_of(options),
-        policy=policy,
+        settings=options.settings,
+        policy=options.policy,
         warm_start=options.warm_start,
         trust=options.trust,
         estimate=not options.no_estimate,

@@ -114,7 +114,7 @@ def train(options: TrainOptions) -> int:
     check_model_free(options.output, force=options.force)
     with printed_to_stderr(wanted=options.json):
         recipe = _recipe(options)
-        recipe = replace(recipe, training=replace(recipe.training, backend=options.backend))
+        recipe = replace(recipe, training=recipe.training.but(backend=options.backend))
         for named in recipe.own_code:
             note(f"this runs the code of {excerpt(named, at_most=500)}")
         ended = _trained(options, recipe, device)

@@ -106,7 +106,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
         unused = methods_not_used(architecture)
         try:
             seen = train_one_step(
-                architecture, file.default_hyperparameters(), file.training_settings(), prepared
+                architecture, file.default_hyperparameters(), file.training, prepared
             )
         except UsageError as error:
             raise with_its_place(error, variant, file, prepared.shapes) from error
@@ -177,7 +177,7 @@ def _check_program(file: StudyFile, task: str, *, json: bool) -> int:
         file,
         task=on.definition(),
         data_hash="0" * 64,  # nothing is stored
-        training=file.training_settings(),
+        training=file.training,
         mql_split=on.usual_split.value,
     )
     with nothing_collected():

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from tuner.cli.command import takes
-from tuner.cli.options import (
-    data_folder,
-    duration_s,
-    opened_database,
-    share,
-    storage_url,
-)
+from tuner.cli.options import data_folder, opened_database, storage_url
 from tuner.cli.output import print_json, say_told
 from tuner.cli.verify_options import FrontChosen, VerifyOptions
 from tuner.errors import UsageError
+from tuner.settings import duration_s
+from tuner.spec.margin import margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +83,7 @@ def _request(options: VerifyOptions) -> VerificationRequest:
         confirm=options.confirm,
         ablate=options.ablate,
         against=options.against,
-        margin=share(options.margin, "--margin"),
+        margin=margin_of(options.margin, "--margin"),
         devices=devices_of(options),
         data_dir=data_folder(options.data_dir),
         timeout_s=duration_s(options.timeout, "--timeout"),

@@ -6,17 +6,18 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.command import takes
+from tuner.cli.command import Only, takes
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
-from tuner.config import MANY, Backend, Precision
+from tuner.config import MANY
 from tuner.errors import TunerError, UsageError
+from tuner.spec.study_settings import StudySettings
 
 if TYPE_CHECKING:
     from tuner.trial.ahead.compile_order import Capability, Order, Search
@@ -35,13 +36,10 @@ class WarmOptions:
     ]
     task: TaskName = "etth"
     data_dir: DataDir = None
-    backend: Annotated[
-        Backend | None,
-        typer.Option(help="As of the launch to come: auto or triton have kernels (auto)."),
-    ] = None
-    precision: Annotated[
-        Precision | None, typer.Option(help="As of the launch to come (fp32).")
-    ] = None
+    settings: Annotated[StudySettings, Only(("backend", "precision"))] = field(
+        default_factory=StudySettings
+    )
+    """As of the launch to come."""
     capability: Annotated[
         str | None,
         typer.Option(metavar="9.0", help="GPUs to compile for (the one that is here)."),
@@ -127,16 +125,14 @@ def _searches(options: WarmOptions) -> tuple[list[Search], list[str]]:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.launch.plan import definition_of, study_files
-    from tuner.launch.request import StudySettings
     from tuner.trial.ahead.compile_order import Search, why_none
 
     files = study_files(options.variant)
     task = load_task(options.task)
-    settings = StudySettings(backend=options.backend, precision=options.precision)
     digest = prepare(task, data_dir=data_folder(options.data_dir)).data_hash
     searches, reasons = [], []
     for name, file in files.items():
-        definition = definition_of(file, task, digest, settings)
+        definition = definition_of(file, task, digest, options.settings)
         if (reason := why_none(definition)) is None:
             searches.append(Search(definition=definition, task=task))
         else:

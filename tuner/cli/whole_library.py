@@ -74,7 +74,7 @@ def _checked(name: str, prepared: PreparedData) -> Checked:
         step = train_one_step(
             file.architecture(),
             hyperparameters,
-            file.training_settings(),
+            file.training,
             prepared,
             inspected=False,  # which takes several times as long
         )

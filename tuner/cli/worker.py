@@ -14,15 +14,15 @@ from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
 from tuner.cli.options import (
     Cpu,
     DataDir,
+    HangLimit,
     Storage,
     Trust,
     data_folder,
-    duration_s,
     note,
     storage_url,
 )
-from tuner.cli.search_options import HangLimit
 from tuner.errors import UsageError
+from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,14 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
 
 from tuner.config.epoch_record import EpochRecord as EpochRecord
 from tuner.config.loss_term import LossTerm as LossTerm
 from tuner.config.model_shapes import ModelShapes as ModelShapes
+from tuner.settings import Flag, Settings
 
 OBJECTIVES = ("wall_clock_s", "test_mql")
 """The two objectives of every study, both minimised, in this order."""
@@ -220,43 +223,90 @@ class Architecture:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSettings:
-    """The protocol's fixed settings (the reference job's values are the defaults)."""
+class TrainingSettings(Settings):
+    """The protocol's fixed settings (the reference job's values are the defaults): the table
+    `[training]` of a study file, part of what a study is, and what `fit` goes by.
 
-    max_epochs: int = 200
-    patience: int = 10
-    min_delta: float = 1e-5
-    gradient_clip: float = 1.0
-    learning_rate_decay: float = 0.999
-    time_limit_s: float | None = None
-    precision: Precision = Precision.FP32
-    backend: Backend = Backend.AUTO
-    accumulate: int = 1
+    A setting is declared here, with its bounds and, where a launch may say it, its flag.
+    """
+
+    max_epochs: Annotated[
+        int,
+        Field(gt=0, le=MANY),
+        Flag("--max-epochs", "Epoch limit of a trial (the variant's: 200).", "N"),
+    ] = 200
+    patience: Annotated[int, Field(gt=0, le=MANY)] = 10
+    min_delta: Annotated[float, Field(ge=0)] = 1e-5
+    gradient_clip: Annotated[float, Field(gt=0)] = 1.0
+    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 0.999
+    time_limit_s: Annotated[float | None, Field(gt=0)] = None
+    precision: Annotated[
+        Precision, Flag("--precision", "Arithmetic of the matrix products (fp32).")
+    ] = Precision.FP32
+    backend: Annotated[Backend, Flag("--backend", "How the mathematics is executed (auto).")] = (
+        Backend.AUTO
+    )
+    accumulate: Annotated[
+        int,
+        Field(gt=0, le=MOST_ACCUMULATED),
+        Flag("--accumulate", "Batches whose gradients make up one update (the variant's: 1).", "N"),
+    ] = 1
     """Batches whose gradients make up one update: a mean over all their windows."""
-    checkpoint_activations: bool = False
+    checkpoint_activations: Annotated[
+        bool,
+        Field(strict=True),
+        Flag(
+            "--checkpoint-activations",
+            "Compute the network's blocks again for the backward pass: less memory, more time, the "
+            "same bits (the variant's: no).",
+        ),
+    ] = False
     """Keep the inputs of the network's blocks only, and compute the rest again backward."""
-    compile_mode: CompileMode = CompileMode.DEFAULT
+    compile_mode: Annotated[
+        CompileMode,
+        Flag("--compile-mode", "How hard --backend compile tries, on a GPU (default)."),
+    ] = CompileMode.DEFAULT
     """With the backend `compile` on a GPU, and only there."""
-    validate_every: int = 1
+    validate_every: Annotated[
+        int,
+        Field(gt=0, le=MANY),
+        Flag("--validate-every", "Epochs from one validation to the next (the variant's: 1).", "N"),
+    ] = 1
     """Epochs from one validation to the next; after the last one there always is one."""
     loss: LossTerm | None = None
     """What is added to the quantile loss that is trained on."""
 
+    def unusual(self) -> list[str]:
+        """Settings that came after `_FIRST`, and are not their default."""
+        names = [name for name in TrainingSettings.model_fields if name not in _FIRST]
+        return [name for name in names if getattr(self, name) != getattr(_USUAL, name)]
+
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, in the stored form: without `LATER_SETTINGS` that have their default, so that
-        what was stored before they existed keeps its identity.
+        """Plain data, in the stored form: a setting that came later is there where it is not its
+        default, so that what was stored before it existed keeps its identity.
         """
-        plain = dataclasses.asdict(self)
-        usual = TrainingSettings()
-        for name in LATER_SETTINGS:
-            if plain[name] == getattr(usual, name):
-                del plain[name]
-        return plain
+        return self.model_dump(include={*_FIRST, *self.unusual()})
+
+    def protocol(self) -> dict[str, Any]:
+        """The same of what decides what a training computes, and in how much memory; the others say
+        how it is executed.
+        """
+        return {name: value for name, value in self.as_dict().items() if name not in EXECUTED}
 
 
-LATER_SETTINGS = ("accumulate", "checkpoint_activations", "compile_mode", "validate_every", "loss")
-"""Settings of training that are stored only where they are not the default."""
+_FIRST = (
+    "max_epochs",
+    "patience",
+    "min_delta",
+    "gradient_clip",
+    "learning_rate_decay",
+    "time_limit_s",
+    "precision",
+    "backend",
+)
+EXECUTED = ("backend", "compile_mode", "time_limit_s")
+"""The settings that say how a training is executed."""
+_USUAL = TrainingSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from tuner.config.references import NetworkName, names_own_code
+from tuner.files.plain import Label
+from tuner.settings import Settings
+
+LARGEST_WEIGHT = 1e30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossTerm:
+def _own(term: str) -> str:
+    if not names_own_code(term):
+        raise ValueError(
+            f"{term!r} is no function or class of yours; expected FILE.py:name or "
+            "package.module:name"
+        )
+    return term
+
+
+class LossTerm(Settings):
     """training loss = quantile loss + `weight` x `term`; whatever is judged is the former alone."""
 
-    term: str
+    term: Annotated[NetworkName, AfterValidator(_own)]
     """`FILE.py:name` or `package.module:name`, of a function or a class."""
-    weight: float | str
+    weight: Annotated[float, Field(strict=True, ge=0, le=LARGEST_WEIGHT)] | Label
     """0 or more, or the name of the hyperparameter that it is."""
 
     @property

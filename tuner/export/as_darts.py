@@ -13,7 +13,7 @@ from typing import Any
 from tuner.data.source_kinds import LATER
 from tuner.errors import UsageError
 from tuner.export.as_python import IN_TORCHS_WORDS, OWN_IMPORTS, built_by, sizes_given
-from tuner.export.best_config import BestConfig, protocol, refuse_untrainable
+from tuner.export.best_config import BestConfig, refuse_untrainable
 from tuner.export.bundle import Name, bundle
 from tuner.export.script_text import comment, literal, users_class
 from tuner.models.names import library_class, names_own_code
@@ -138,7 +138,7 @@ def render(config: BestConfig) -> str:
 
 def settings_lines(config: BestConfig) -> str:
     """The fields of a `Job`, one a line."""
-    plain = protocol(config.training)
+    plain = config.training.protocol()
     settings = ("max_epochs", "patience", "min_delta", "gradient_clip", "learning_rate_decay")
     hyperparameters = ("learning_rate", "weight_decay", "batch_size", "dropout", "hidden_size")
     given: dict[str, Any] = {

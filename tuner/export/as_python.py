@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from tuner.config import LossTerm, TrainingSettings
-from tuner.export.best_config import PROTOCOL_SETTINGS, BestConfig
+from tuner.export.best_config import BestConfig
 from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.script_text import comment, literal, users_class
 from tuner.models.names import library_class, names_own_code
@@ -114,9 +114,12 @@ def render(config: BestConfig) -> str:
     architecture: dict[str, Any] = {"model": given.model}
     if given.settings:
         architecture["settings"] = dict(given.settings)
-    values = {name: getattr(config.training, name) for name in PROTOCOL_SETTINGS}
     usual = TrainingSettings()
-    training = {name: value for name, value in values.items() if value != getattr(usual, name)}
+    training = {
+        name: getattr(config.training, name)
+        for name in config.training.protocol()
+        if getattr(config.training, name) != getattr(usual, name)
+    }
     kinds = {type(value).__name__ for value in training.values() if isinstance(value, Enum)}
     kinds |= {"LossTerm"} if config.training.loss is not None else set()
     names = sorted({"Architecture", "Hyperparameters", "RunConfig", "TrainingSettings", *kinds})

@@ -56,31 +56,6 @@ def refuse_program(definition: StudyDefinition, study: str, what: str) -> None:
         )
 
 
-# Which of a study's fixed settings leave with a configuration.
-
-
-PROTOCOL_SETTINGS = (
-    "max_epochs",
-    "patience",
-    "min_delta",
-    "gradient_clip",
-    "learning_rate_decay",
-    "precision",
-    "accumulate",
-    "checkpoint_activations",
-    "validate_every",
-    "loss",
-)
-"""The fixed settings that decide what a training computes, and in how much memory; the others say
-how it is executed."""
-
-
-def protocol(training: TrainingSettings) -> dict[str, Any]:
-    """The settings that decide what a training computes, as plain data."""
-    plain = training.as_dict()
-    return {name: plain[name] for name in PROTOCOL_SETTINGS if name in plain}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestConfig:
     """One configuration from a study, with where it comes from.
@@ -241,7 +216,7 @@ class BestConfig:
                 "model": self.definition.architecture.model,
                 "settings": dict(self.definition.architecture.settings),
             },
-            "training": protocol(self.training),
+            "training": self.training.protocol(),
             "provenance": self.provenance,
         }
 

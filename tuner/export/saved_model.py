@@ -23,6 +23,7 @@ from safetensors.torch import load, save
 from torch import nn
 
 from tuner.config import Architecture, Hyperparameters, shapes_seen
+from tuner.config.loss_term import LossTerm
 from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData
 from tuner.data.recent_rows import id_column, step_named, time_column
@@ -46,7 +47,6 @@ from tuner.files.plain import (
 from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.models.registry import build_model
 from tuner.spec.configuration import Configuration
-from tuner.spec.loss_table import LossTable
 from tuner.training.rearrangement import rearranged
 from tuner.version import __version__
 
@@ -79,7 +79,7 @@ class CardScaling(Loose):
 class CardTraining(Loose):
     """Of its settings, what says which hyperparameter is no network's."""
 
-    loss: LossTable | None = None
+    loss: LossTerm | None = None
 
 
 class Card(Loose):
@@ -97,9 +97,7 @@ class Card(Loose):
 
     def configuration(self) -> Hyperparameters:
         """As the network is built with it."""
-        loss = self.training.loss
-        record = None if loss is None else loss.record()
-        return self.hyperparameters.beside(self.architecture.settings, record)
+        return self.hyperparameters.beside(self.architecture.settings, self.training.loss)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -12,12 +12,11 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
-from tuner.config import Architecture, Hyperparameters, RunConfig, TrainingSettings
-from tuner.config.loss_term import LossTerm
+from tuner.config import EXECUTED, Architecture, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
-from tuner.export.best_config import PROTOCOL_SETTINGS, BestConfig
+from tuner.export.best_config import BestConfig
 from tuner.export.saved_model import card_path, describe, save_model
 from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
 from tuner.files.toml_file import read_toml, validate
@@ -25,7 +24,6 @@ from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.models.registry import cell_of
 from tuner.spec.configuration import Configuration
 from tuner.spec.program import MODEL as PROGRAM
-from tuner.spec.training_table import FixedTraining
 from tuner.study.baselines import loses
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.engines.measure import what_auto_means
@@ -70,12 +68,12 @@ class Recipe:
                 trust it.
         """
         config.refuse_untrusted()
-        kept = {name: getattr(config.training, name) for name in PROTOCOL_SETTINGS}
+        usual = {name: TrainingSettings.model_fields[name].default for name in EXECUTED}
         return Recipe(
             task=config.task,
             architecture=config.architecture,
             hyperparameters=config.hyperparameters,
-            training=TrainingSettings(**kept),
+            training=config.training.but(**usual),
             origin=config.as_dict(),
         )
 
@@ -101,7 +99,7 @@ class _File(Strict):
     task: Label
     params: Configuration
     architecture: _Network
-    training: FixedTraining = FixedTraining()
+    training: TrainingSettings = TrainingSettings()
     variant: Prose = ""
     study: Prose = ""
     trial: Count | None = None
@@ -116,6 +114,17 @@ class _File(Strict):
     baselines: dict[Label, float] | None = None
     test_baselines: dict[Label, float] | None = None
     provenance: PlainTable = Field(default_factory=dict)
+
+    @field_validator("training")
+    @classmethod
+    def _is_no_execution(cls, value: TrainingSettings) -> TrainingSettings:
+        for name in EXECUTED:
+            if value.says(name):
+                raise ValueError(
+                    f"{name}: says how a training is executed, which is no part of a "
+                    "configuration; remove it"
+                )
+        return value
 
     @field_validator("provenance")
     @classmethod
@@ -139,14 +148,13 @@ def read_recipe(path: Path) -> Recipe:
             "by itself; give the [params] to that program"
         )
     file = validate(document, _File)
-    training = file.training.settings()
     return Recipe(
         task=file.task,
         architecture=Architecture(
             model=file.architecture.model, settings=file.architecture.settings
         ),
-        hyperparameters=file.params.beside(file.architecture.settings, training.loss),
-        training=training,
+        hyperparameters=file.params.beside(file.architecture.settings, file.training.loss),
+        training=file.training,
         origin=file.model_dump(mode="json", exclude_defaults=True),
     )
 
@@ -217,7 +225,7 @@ def train_seeds(
     )
     choice = what_auto_means(config, data)
     if choice is not None:
-        config = replace(config, training=replace(config.training, backend=choice.backend))
+        config = replace(config, training=config.training.but(backend=choice.backend))
     for seed in seeds:
         yield _train(replace(config, seed=seed), data, on_epoch)
 
@@ -268,9 +276,7 @@ def save_trained(
     kept = best_of(trained)
     assert kept.result.model is not None, "a finished training has one"
     card = describe(prepared, recipe.architecture, recipe.hyperparameters) | {
-        "training": {
-            name: _plain(getattr(recipe.training, name)) for name in recipe.training.__slots__
-        },
+        "training": recipe.training.model_dump(mode="json"),
         "metrics": kept.as_dict(),
         "chosen": f"lowest validation loss of {len(trained)} seed{'s' if len(trained) > 1 else ''}",
         "seeds": [each.as_dict() for each in trained],
@@ -308,7 +314,3 @@ def _scores(scores: Evaluation) -> dict[str, Any]:
     if scores.test_columns:
         found |= {"test_mql_of": dict(scores.test_columns), "val_mql_of": dict(scores.val_columns)}
     return found
-
-
-def _plain(value: Any) -> Any:
-    return asdict(value) if isinstance(value, LossTerm) else getattr(value, "value", value)

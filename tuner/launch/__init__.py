@@ -6,19 +6,20 @@
 from tuner.launch.launcher import run
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
 from tuner.launch.progress import Progress
-from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings
+from tuner.launch.request import DeviceChoice, LaunchRequest
 from tuner.launch.stopping import StopRequests
 from tuner.launch.supervisor import Supervisor
 from tuner.launch.where import choose_devices
-from tuner.spec.policy import PolicyChanges
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import StudySettings
 
 __all__ = [
     "DeviceChoice",
     "LaunchOutcome",
     "LaunchRequest",
     "Outcome",
-    "PolicyChanges",
     "Progress",
+    "SearchPolicy",
     "StopRequests",
     "StudyOutcome",
     "StudySettings",

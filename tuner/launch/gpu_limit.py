@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.launch.progress import Notes
-from tuner.spec.policy import PolicyChanges
+from tuner.settings import changes
+from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import initialisation_lock
 from tuner.study.open import OpenStudy
 from tuner.study.shared_hours import share_launched_hours
 from tuner.verdict.queue import limits_of, verifications_of
 
 
-def change_gpu_hours(studies: Sequence[OpenStudy], said: PolicyChanges, notes: Notes) -> None:
+def change_gpu_hours(studies: Sequence[OpenStudy], said: SearchPolicy, notes: Notes) -> None:
     """Give these studies the limit that was said, before anything of them is gone on with."""
     with initialisation_lock(studies[0].database.address):  # a launch may be changing it, too
         before = [each.policy() for each in studies]
@@ -22,8 +23,7 @@ def change_gpu_hours(studies: Sequence[OpenStudy], said: PolicyChanges, notes: N
         notes.note(line)
     for each, was, now in zip(studies, before, after, strict=True):
         if now.max_gpu_s != was.max_gpu_s:
-            flags = was.flags()["max_gpu_s"], now.flags()["max_gpu_s"]
-            notes.note(f"{each.name} changes from {flags[0]} to {flags[1]}")
+            notes.note(f"{each.name} changes from {changes(was, now)[0]}")
 
 
 def trials_unpaid(studies: Sequence[OpenStudy]) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.config import OBJECTIVES, OF_TRAINING, Backend, MqlSplit, Precision, TrainingSettings
+from tuner.config import OF_TRAINING, Backend, MqlSplit, Precision, TrainingSettings
 from tuner.data.origins import check_blocks
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
@@ -14,20 +13,20 @@ from tuner.devices.served_settings import why_not_on, why_not_together
 from tuner.errors import UsageError
 from tuner.files.plain import excerpt
 from tuner.launch.network_check import check_network
-from tuner.launch.request import LaunchRequest, StudySettings, names_of
+from tuner.launch.request import LaunchRequest, names_of
 from tuner.launch.where import Where, choose_where
 from tuner.models.names import builtin_names
 from tuner.models.readings import check_mixer_arguments, of_usual_size
 from tuner.models.registry import network_arguments
+from tuner.settings import flags
 from tuner.spec.definition import StudyDefinition, without_folder
 from tuner.spec.membership import name_of_search
 from tuner.spec.program import Program
 from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
+from tuner.spec.study_settings import StudySettings
 from tuner.spec.time_objectives import TimeObjective
 
 STUDY_NAME_LIMIT = 200
-TRAINED_WITH = tuple(each.name for each in dataclasses.fields(TrainingSettings))
-"""Settings of a launch that are called as those of training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +134,10 @@ def definition_of(
         task=task.definition(),
         data_hash=data_hash,
         training=trained_with(file, settings),
-        time_objective=settings.time_objective or OBJECTIVES[0],
+        time_objective=settings.time_objective.value,
         mql_split=(settings.mql_split or task.usual_split).value,
         target_val_loss=settings.target_val_loss,
-        seeds_per_trial=settings.seeds or 1,
+        seeds_per_trial=settings.seeds,
     )
 
 
@@ -147,20 +146,21 @@ def refuse_unlike_program(program: Program, settings: StudySettings) -> None:
     to one.
     """
     program.check()
-    named = {
-        "--backend": settings.backend not in (None, Backend.AUTO),
-        "--precision": settings.precision not in (None, Precision.FP32),
-        "--accumulate": settings.accumulate not in (None, 1),
-        "--checkpoint-activations": bool(settings.checkpoint_activations),
-        "--validate-every": settings.validate_every not in (None, 1),
-        "--mql-split origins": settings.mql_split is MqlSplit.ORIGINS,
-    }
-    for flag, said in named.items():
-        if said:
-            raise UsageError(
-                f"{flag} is for networks that tuner trains; the study's program does as it does: "
-                "leave it out"
-            )
+    usual, of_program = StudySettings(), ("max_epochs",)
+    named = [
+        flag.name
+        for name, flag in flags(StudySettings).items()
+        if name in TrainingSettings.model_fields
+        and name not in of_program
+        and getattr(settings, name) != getattr(usual, name)
+    ]
+    if settings.mql_split is MqlSplit.ORIGINS:
+        named.append("--mql-split origins")
+    if named:
+        raise UsageError(
+            f"{named[0]} is for networks that tuner trains; the study's program does as it does: "
+            "leave it out"
+        )
 
 
 def _check_target(settings: StudySettings) -> None:
@@ -179,14 +179,13 @@ def trained_with(file: StudyFile, settings: StudySettings) -> TrainingSettings:
     Raises:
         UsageError: one that the file searches over.
     """
-    said = {name: value for name, value in settings.said().items() if name in TRAINED_WITH}
     for name in OF_TRAINING:
-        if name in said and name in file.space.ranges:
+        if settings.says(name) and name in file.space.ranges:
             raise UsageError(
-                f"--{name} {said[name]}: {file.name} searches over {name}; leave the flag out, or "
-                f"[space.{name}] of its study file"
+                f"{settings.in_flags()[name]}: {file.name} searches over {name}; leave the flag "
+                f"out, or [space.{name}] of its study file"
             )
-    return dataclasses.replace(file.training_settings(), **said)
+    return settings.trained(file.training)
 
 
 def _check_training(file: StudyFile, settings: StudySettings, *, on_gpus: bool) -> None:

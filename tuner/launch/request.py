@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter
 
 from tuner.config import (
     MANY,
-    MOST_ACCUMULATED,
     MOST_SEARCHES,
-    Backend,
-    CompileMode,
-    MqlSplit,
-    Precision,
 )
 from tuner.errors import UsageError
 from tuner.files.arguments import refuse_truths
 from tuner.files.plain import explained
-from tuner.spec.policy import PolicyChanges
-from tuner.spec.time_objectives import TimeObjective
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import StudySettings
 from tuner.storage.url import DEFAULT_URL
 
 Asked = TypeVar("Asked")
@@ -46,32 +41,6 @@ class DeviceChoice:
     """What it is told beside that: `KEY=VALUE` with commas, or a TOML file with its table."""
     print_only: bool = False
     """It is told nothing: what it would be told is in the outcome."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudySettings:
-    """What is part of what a study is, beside its variant and its task."""
-
-    max_epochs: Number | None = None
-    seeds: Number | None = None
-    """Trainings of each configuration; medians count."""
-    backend: Backend | None = None
-    precision: Precision | None = None
-    accumulate: Annotated[int, Field(ge=1, le=MOST_ACCUMULATED)] | None = None
-    """Batches of one update."""
-    checkpoint_activations: bool | None = None
-    compile_mode: CompileMode | None = None
-    validate_every: Number | None = None
-    """Epochs from one validation to the next."""
-    time_objective: TimeObjective | None = None
-    target_val_loss: Positive | None = None
-    """For the time to a target, and for nothing else."""
-    mql_split: MqlSplit | None = None
-
-    def said(self) -> Mapping[str, Any]:
-        """The settings that were named, with their values."""
-        named = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +75,7 @@ class LaunchRequest:
     hang_limit_s: Positive | None = None
     """A worker is killed without a sign of life for this long; None: as long as it may take."""
     settings: StudySettings = field(default_factory=StudySettings)
-    policy: PolicyChanges = field(default_factory=PolicyChanges)
+    policy: SearchPolicy = field(default_factory=SearchPolicy)
     warm_start: str | None = None
     """Studies, or exported ones, whose fronts are tried first."""
     estimate: bool = True

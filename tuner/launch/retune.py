@@ -160,7 +160,7 @@ class _Call:
 
     def finish(self) -> None:
         """Everything has run: from now on a call says the verdict again."""
-        finished = self.agreed.registered.model_copy(update={"finished": True})
+        finished = self.agreed.registered.but(finished=True)
         with self._opened([self.agreed.variant.group]) as members:
             register(self.agreed, members[0], finished)
         self.agreed = dataclasses.replace(self.agreed, before=finished, registered=finished)

@@ -17,18 +17,13 @@ from tuner.launch.retune_request import RetuneRequest
 from tuner.search.methods import method_of
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.program import ClockLabel
+from tuner.spec.retune import SEARCHES, Registered, agreed
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
 from tuner.study.group import members_of, memberships
 from tuner.study.named import PREFIX
 from tuner.study.open import OpenStudy, open_study
-from tuner.study.registered_retune import (
-    SEARCHES,
-    Registered,
-    SaidOfRetune,
-    agreed,
-    registered_in,
-)
+from tuner.study.registered_retune import registered_in
 from tuner.verdict.confirmation import confirmed_studies
 from tuner.verdict.other_clocks import refuse_other_clocks
 from tuner.verdict.other_windows import refuse_other_windows
@@ -137,14 +132,7 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
         both = [each for each in (variant, reference) if each is not None]
         begins = alike([_members(database, each.group) for each in both], request.draw)
         _check_warm_start(request.warm_start, variant, reference)
-        said = SaidOfRetune(
-            against=request.against,
-            searches=request.searches,
-            trials=request.trials,
-            budget_s=request.budget_s,
-            margin=request.margin,
-            confirm_seeds=request.confirm_seeds,
-        )
+        said = request.said()
         repeats = _repeats(database, group, request)
         usual = Registered()
         if there is None:
@@ -152,7 +140,7 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
         now, notes = agreed(group, there, usual, said, begun=variant.begun)
     if there is None or there.against != now.against:
         searched = reference is not None and not reference.begun
-        now = now.model_copy(update={"together": 2 if searched else 1})
+        now = now.but(together=2 if searched else 1)
     return Agreement(
         registered=now,
         before=there,

@@ -4,25 +4,16 @@ are there.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.spec.policy import PolicyChanges, SearchPolicy
+from tuner.settings import differing
+from tuner.spec.policy import SearchPolicy
 from tuner.study.group import refuse_other_draw
 from tuner.study.open import OpenStudy
 
-_ALIKE = (
-    "sampler",
-    "seed",
-    "prune",
-    "max_time_s",
-    "max_mql",
-    "max_memory_bytes",
-    "reruns",
-    "checkpoint_s",
-)
-"""What a search begins with and a retune does not register."""
+_OF_THE_RETUNE = ("margin", "search_s", "max_gpu_s", "gpu_shared")
+"""Of a policy, what a retune registers, or has shared out; searches begin alike in all else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +25,15 @@ class Alike:
     policy: SearchPolicy | None
     """None: all are new, or none is."""
 
-    def said_with(self, said: PolicyChanges) -> PolicyChanges:
+    def said_with(self, said: SearchPolicy) -> SearchPolicy:
         """What was said, and what those that are there have."""
         if self.policy is None:
             return said
-        usual, own = SearchPolicy(), {}
-        for name in set(_ALIKE) - said.said().keys():
-            value = getattr(self.policy, name)
-            if value != getattr(usual, name):
-                own[name] = value
-        return dataclasses.replace(said, **own)
+        own = {}
+        for name in differing(SearchPolicy(), self.policy):
+            if name not in _OF_THE_RETUNE and not said.says(name):
+                own[name] = getattr(self.policy, name)
+        return said.but(**own)
 
 
 NOTHING_THERE = Alike(draw=None, policy=None)

@@ -18,11 +18,13 @@ from tuner.launch.retune_agreement import (
 )
 from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.where import choose_where
+from tuner.settings import changes
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.retune import Registered
 from tuner.storage.database import initialisation_lock
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import Registered, register_retune, registered_in
+from tuner.study.registered_retune import register_retune, registered_in
 from tuner.study.snapshot import snapshot
 from tuner.verdict.ablation_plan import taken_apart
 from tuner.verdict.confirmation import confirmation_of, known_runs_of
@@ -57,8 +59,7 @@ def agreed_again(
         return request, agreement(request, address)
     request = _unsaid(request)
     now = agreement(request, address)
-    old, new = was.registered.flags(), now.registered.flags()
-    changed = [f"from {old[each]} to {new[each]}" for each in new if old[each] != new[each]]
+    changed = [f"from {each}" for each in changes(was.registered, now.registered)]
     told = (
         f"another call has changed the retune of {now.variant.group} {', '.join(changed)} "
         "meanwhile: this one goes on with that"

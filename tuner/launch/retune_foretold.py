@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tuner.estimate.foretold import SearchForetold
 from tuner.estimate.foretold_words import retune_line
 from tuner.estimate.stages_ahead import Over, stages_of
+from tuner.spec.retune import Registered
 from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import Registered
 from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
 
 

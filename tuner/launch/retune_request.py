@@ -12,11 +12,12 @@ from pydantic import Field
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Progress, Quiet
-from tuner.launch.request import DeviceChoice, Number, Positive, StudySettings
+from tuner.launch.request import DeviceChoice, Number, Positive
 from tuner.launch.stages import Standing
-from tuner.spec.policy import PolicyChanges
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.retune import Registered
+from tuner.spec.study_settings import StudySettings
 from tuner.storage.url import DEFAULT_URL
-from tuner.study.registered_retune import Registered
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.epochs_of import EpochsOf
 from tuner.verdict.retune_cost import RetuneCost
@@ -59,11 +60,17 @@ class RetuneRequest:
     """The whole ends cleanly after this long; the same request goes on."""
     hang_limit_s: Positive | None = None
     settings: StudySettings = field(default_factory=StudySettings)
-    policy: PolicyChanges = field(default_factory=PolicyChanges)
-    """Of the searches; their margin and their time are said above. `until` is registered, too."""
+    policy: SearchPolicy = field(default_factory=SearchPolicy)
+    """Of the searches; their margin and their time are said above."""
     estimate: bool = True
     """As of a launch."""
     trust: bool = False
+
+    def said(self) -> Registered:
+        """What it says of the retune itself."""
+        named = {name: getattr(self, name, None) for name in Registered.model_fields}
+        named = {name: value for name, value in named.items() if value is not None}
+        return Registered(**named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

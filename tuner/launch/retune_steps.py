@@ -10,8 +10,8 @@ from tuner.launch.retune_agreement import Agreement, Searched, share_of_search
 from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.verification_request import VerificationRequest
 from tuner.spec.margin import MARGIN
+from tuner.spec.retune import Registered
 from tuner.study.group import PREFIX
-from tuner.study.registered_retune import Registered
 
 MOST_TRIALS = 2000
 """Of a search that its budget in time ends."""
@@ -23,9 +23,9 @@ def search_request(
     """All searches, of the reference as well where that is not confirmed yet."""
     now, policy = agreed.registered, agreed.begins.said_with(request.policy)
     if request.margin is not None or now.margin != MARGIN:
-        policy = dataclasses.replace(policy, margin=now.margin)
+        policy = policy.but(margin=now.margin)
     if agreed.share_s is not None:
-        policy = dataclasses.replace(policy, search_s=agreed.share_s)
+        policy = policy.but(search_s=agreed.share_s)
     return LaunchRequest(
         variants=[each.word for each in agreed.to_search],
         task=request.task,

@@ -5,13 +5,34 @@ What the built-in ones are, studies/ says.
 
 from __future__ import annotations
 
-import keyword
-import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import BeforeValidator
 
-from tuner.files.plain import Label, PlainTable
+from tuner.config.references import (
+    LIBRARY,
+    NetworkName,
+    is_name,
+    library_class,
+    names_file,
+    names_own_code,
+)
+from tuner.files.plain import PlainTable
+
+__all__ = [
+    "HEADS",
+    "LIBRARY",
+    "LOOP",
+    "SHARED",
+    "NetworkName",
+    "NetworkSettings",
+    "builtin_names",
+    "library_class",
+    "names_file",
+    "names_own_code",
+    "network_names",
+    "social_names",
+]
 
 BUILTIN = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 
@@ -35,52 +56,12 @@ def network_names() -> tuple[str, ...]:
     return *builtin_names(), *social_names()
 
 
-LIBRARY = "neuralforecast"
-"""Before a colon: the library whose model classes are networks here, `neuralforecast:TCN`."""
-
-
-def library_class(model: str) -> str | None:
-    """The name of neuralforecast's class, where a model is named as `neuralforecast:NAME`."""
-    library, colon, name = model.partition(":")
-    return name if colon and library == LIBRARY else None
-
-
-def names_own_code(model: str) -> bool:
-    """Whether a model is a class of the user's own, neither built in nor neuralforecast's."""
-    return ":" in model and library_class(model) is None
-
-
-def names_file(reference: str) -> bool:
-    """Whether an import string names a file, `path/to/file.py:name`."""
-    return reference.rpartition(":")[0].endswith(".py")
-
-
-_MODULE = re.compile(r"[\w.]+|.+\.py")
-
-
-def _reference(model: str) -> str:
-    """A name, or an import string whose class can be written into a script as it is."""
-    location, colon, name = model.rpartition(":")
-    if colon and not (_MODULE.fullmatch(location) and _is_name(name)):
-        raise ValueError(
-            f"{model!r} is no import string; expected package.module:Class or path/to/file.py:Class"
-        )
-    return model
-
-
 def _settings(settings: Any) -> Any:
     for name in settings if isinstance(settings, dict) else ():
-        if not (isinstance(name, str) and _is_name(name)):
+        if not (isinstance(name, str) and is_name(name)):
             raise ValueError(f"{name!r} is no argument of a network; expected a Python name")
     return settings
 
-
-def _is_name(text: str) -> bool:
-    return text.isidentifier() and not keyword.iskeyword(text)
-
-
-NetworkName = Annotated[Label, AfterValidator(_reference)]
-"""A built-in network, a model of neuralforecast, or a class of the user's own."""
 
 NetworkSettings = Annotated[PlainTable, BeforeValidator(_settings)]
 """The fixed arguments of a network."""

@@ -119,7 +119,7 @@ def _backends(now: Situation) -> Iterator[Candidate | Advice]:
         yield Candidate(
             change=f"backend {backend.value} in place of {ran}",
             why=_of_backend(backend, now.device),
-            config=replace(now.config, training=replace(now.config.training, backend=backend)),
+            config=replace(now.config, training=now.config.training.but(backend=backend)),
         )
     if now.device.type != "cuda":
         return
@@ -130,7 +130,7 @@ def _backends(now: Situation) -> Iterator[Candidate | Advice]:
         yield Candidate(
             change=f"compile_mode {mode.value}",
             why="torch.compile searches longer, or launches what it made as one",
-            config=replace(now.config, training=replace(settings, compile_mode=mode)),
+            config=replace(now.config, training=settings.but(compile_mode=mode)),
         )
 
 
@@ -154,7 +154,7 @@ def _precisions(now: Situation) -> Iterator[Candidate]:
         if precision is present or present.half:
             continue
         # The present backend may not know the precision: auto finds one that does.
-        settings = replace(now.config.training, precision=precision)
+        settings = now.config.training.but(precision=precision)
         yield Candidate(
             change=f"precision {precision.value} in place of {present.value}",
             why="products in fewer bits, on tensor cores where there are any",
@@ -175,7 +175,7 @@ def _accumulation(now: Situation) -> Iterator[Candidate | Advice]:
             outcome=f"not tried: the optimiser takes {share:.0%} of an epoch",
         )
         return
-    settings = replace(now.config.training, accumulate=now.config.accumulate * ACCUMULATED)
+    settings = now.config.training.but(accumulate=now.config.accumulate * ACCUMULATED)
     yield Candidate(
         change=f"accumulate {settings.accumulate}",
         why=f"the optimiser takes {share:.0%} of an epoch",
@@ -199,7 +199,7 @@ def _validation(now: Situation) -> Iterator[Candidate | Advice]:
         why=f"validation takes {share:.0%} of an epoch",
         config=replace(
             now.config,
-            training=replace(settings, validate_every=settings.validate_every * SELDOM),
+            training=settings.but(validate_every=settings.validate_every * SELDOM),
         ),
         mathematics="early stopping looks less often, and the best weights may be missed",
     )

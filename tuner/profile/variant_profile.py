@@ -82,7 +82,7 @@ def profile_variant(
     watch = Watch(device)
     choice = what_auto_means(config, data)
     if choice is not None:  # as the first trial of a study does
-        config = replace(config, training=replace(config.training, backend=choice.backend))
+        config = replace(config, training=config.training.but(backend=choice.backend))
     announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
 
     def began(found: Running, step_s: float) -> None:

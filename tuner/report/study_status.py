@@ -53,7 +53,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "all_missed": _all_missed(on_fresh_seeds.values(), confirmation),
         "lacking": (found := lacking_of(seen)) and found.as_dict(),
         "objectives": list(results.objectives),
-        "policy": dataclasses.asdict(policy) | {"prune": prunes(policy.sampler, policy.prune)},
+        "policy": policy.model_dump(mode="json") | {"prune": prunes(policy.sampler, policy.prune)},
         "time_is_up": counts.time_is_up,
         "hours_are_spent": counts.lacks_hours,
         "limits": results.limits or None,

@@ -171,8 +171,7 @@ class StudyDefinition:
         )
         of_network = set(_unclear(architecture, stored.space)) - stored.training.model_fields_set
         of_training = of_training_beside(of_network)
-        training = stored.training.settings()
-        defaults = stored.defaults.hyperparameters(training.loss)
+        defaults = stored.defaults.hyperparameters(stored.training.loss)
         return StudyDefinition(
             variant=stored.variant,
             core_change=stored.core_change,
@@ -182,7 +181,7 @@ class StudyDefinition:
             data_hash=stored.data_hash,
             space=stored.space,
             defaults=replace(defaults, of_training=of_training),
-            training=training,
+            training=stored.training,
             seeds_per_trial=stored.seeds_per_trial,
             mql_split=stored.mql_split,
             objectives=stored.objectives,

@@ -3,38 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from typing import Any
 
 from tuner.config import BUILT_IN, OF_THE_TASK, OF_TRAINING
 from tuner.config.loss_term import LossTerm
 from tuner.errors import guess
-from tuner.files.plain import Label
-from tuner.models.names import NetworkName, names_own_code
-from tuner.spec.ranges import LARGEST_VALUE, ChoiceRange, is_number
+from tuner.spec.ranges import ChoiceRange, is_number
 from tuner.spec.space import SearchSpace
-
-
-def _own(term: str) -> str:
-    if not names_own_code(term):
-        raise ValueError(
-            f"{term!r} is no function or class of yours; expected FILE.py:name or "
-            "package.module:name"
-        )
-    return term
-
-
-class LossTable(BaseModel):
-    """A `LossTerm`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    term: Annotated[NetworkName, AfterValidator(_own)]
-    weight: Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)] | Label
-
-    def record(self) -> LossTerm:
-        return LossTerm(term=self.term, weight=self.weight)
 
 
 def named_weight(file: Mapping[str, Any]) -> str:
@@ -45,7 +20,7 @@ def named_weight(file: Mapping[str, Any]) -> str:
     return weight if isinstance(weight, str) else ""
 
 
-def weight_problem(loss: LossTable | None, space: SearchSpace) -> str | None:
+def weight_problem(loss: LossTerm | None, space: SearchSpace) -> str | None:
     """Why the weight cannot be what it is said to be, in one line; None where it can."""
     if loss is None or not isinstance(loss.weight, str):
         return None

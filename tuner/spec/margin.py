@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 
+from tuner.display.text import shown
 from tuner.errors import UsageError
+from tuner.settings import Unit, in_percent, number_of_share
 
 MARGIN = 0.01
 """As good as the default: MQL at most 1 % higher, unless somebody says otherwise."""
@@ -29,6 +31,21 @@ def checked_margin(value: float) -> float:
     return float(value)
 
 
-def in_percent(share: float) -> str:
-    """`1%`, as a flag takes it."""
-    return f"{100 * share:.12g}%"
+def margin_of(text: str | None, flag: str) -> float | None:
+    """The margin that `1%`, `1 %` or `0.01` names.
+
+    Raises:
+        UsageError: none of these, or more than a margin may be.
+    """
+    if text is None:
+        return None
+    number = number_of_share(text)
+    if number is None:
+        raise UsageError(f"{flag}: {shown(text)!r} is no share; expected e.g. 1% or 0.01")
+    try:
+        return checked_margin(number)
+    except UsageError as error:
+        raise UsageError(f"{flag}: {error}") from None
+
+
+OF_MARGIN = Unit(margin_of, in_percent)

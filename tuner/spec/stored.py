@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tuner.config import TrainingSettings
 from tuner.data.task import task_of
 from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data
 from tuner.models.names import NetworkName, NetworkSettings, names_file
@@ -21,7 +22,6 @@ from tuner.spec.objectives import objective_names
 from tuner.spec.program import Program
 from tuner.spec.space import ProgramSpace, SearchSpace
 from tuner.spec.time_objectives import TimeObjective
-from tuner.spec.training_table import ExecutedTraining
 
 FORMAT = 1
 MOST_SEEDS = 1_000_000
@@ -32,12 +32,6 @@ class StoredNetwork(Strict):
 
     model: NetworkName
     settings: NetworkSettings = Field(default_factory=dict)
-
-
-class StoredTraining(ExecutedTraining):
-    """A `TrainingSettings`."""
-
-    time_limit_s: Annotated[float, Field(gt=0)] | None = None
 
 
 class StoredDefinition(Strict):
@@ -52,7 +46,7 @@ class StoredDefinition(Strict):
     data_hash: Digest
     space: SearchSpace
     defaults: Configuration
-    training: StoredTraining
+    training: TrainingSettings
     seeds_per_trial: Annotated[int, Field(ge=1, le=MOST_SEEDS)]
     mql_split: Literal["test", "val", "origins"]
     objectives: tuple[str, str]

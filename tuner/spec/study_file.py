@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tuner.config import (
     BUILT_IN,
-    LATER_SETTINGS,
     MOST_ACCUMULATED,
     OF_TRAINING,
     Architecture,
@@ -31,7 +30,6 @@ from tuner.spec.loss_table import named_weight, weight_problem
 from tuner.spec.named_files import NamedFiles, Patterns
 from tuner.spec.program import MODEL, Program, ProgramTable
 from tuner.spec.space import ProgramSpace, SearchSpace, is_of_sizes
-from tuner.spec.training_table import ExecutedTraining
 
 _IMPORT_STRING = re.compile(r"(?:[\w.]+|.*\.py):\w+")
 """`package.module:Class` or `path/to/file.py:Class`."""
@@ -52,7 +50,7 @@ class StudyFile(BaseModel):
     defaults: Configuration
     """The first trial of every study."""
     space: SearchSpace
-    training: ExecutedTraining = ExecutedTraining()
+    training: TrainingSettings = TrainingSettings()
     files: Patterns = ()
     """Patterns of what its class reads, such as weights: these must not change meanwhile."""
     folder: Annotated[str, Field(exclude=True)] = "."
@@ -110,10 +108,7 @@ class StudyFile(BaseModel):
         return Architecture(model=self.model, settings=self.model_settings)
 
     def default_hyperparameters(self) -> Hyperparameters:
-        return self.defaults.hyperparameters(self.training.settings().loss)
-
-    def training_settings(self) -> TrainingSettings:
-        return self.training.settings()
+        return self.defaults.hyperparameters(self.training.loss)
 
 
 class ProgramStudyFile(StudyFile):
@@ -133,12 +128,11 @@ class ProgramStudyFile(StudyFile):
             )
         if self.files:
             raise ValueError("files: belong in [process] where a program trains")
-        for name in LATER_SETTINGS:
-            if getattr(self.training, name) != getattr(TrainingSettings(), name):
-                raise ValueError(
-                    f"training.{name}: is for networks that tuner trains; the program does as it "
-                    "does: leave it out"
-                )
+        for name in self.training.unusual():
+            raise ValueError(
+                f"training.{name}: is for networks that tuner trains; the program does as it "
+                "does: leave it out"
+            )
         if not self.space.ranges:
             raise ValueError("space: is empty; expected a range for what is to be searched")
         return self

@@ -62,7 +62,7 @@ def with_code(
     training = definition.training
     if loss is not None:
         term = _runnable(opened, loss.term, definition.loss_source, trust, trusted)
-        training = dataclasses.replace(training, loss=dataclasses.replace(loss, term=term))
+        training = training.but(loss=loss.but(term=term))
     definition = dataclasses.replace(definition, architecture=architecture, training=training)
     if definition == opened.definition:
         return opened

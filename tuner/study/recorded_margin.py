@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from tuner.errors import UsageError
-from tuner.spec.margin import checked_margin, in_percent
+from tuner.settings import in_percent
+from tuner.spec.margin import checked_margin
 from tuner.storage.database import initialisation_lock
 from tuner.study.open import OpenStudy
 
@@ -22,7 +21,7 @@ def record_margin(study: OpenStudy, said: float | None = None) -> float:
         margin = before.counted_margin if said is None else checked_margin(said)
         if margin != before.margin:
             refuse_other_margin(study, margin)
-            study.set_policy(dataclasses.replace(before, margin=margin))
+            study.set_policy(before.but(margin=margin))
     return margin
 
 

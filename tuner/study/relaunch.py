@@ -11,20 +11,21 @@ from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.config import LATER_SETTINGS
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
+from tuner.settings import differing
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
-from tuner.spec.objectives import objective_names, violations
+from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import resumed
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.study.group import asked_searches, memberships
 from tuner.study.open import OpenStudy, check_resumable, list_studies, make_or_resume, open_study
 from tuner.study.recorded_margin import refuse_other_margin
-from tuner.study.relaunch_words import differing, in_words, lowered
+from tuner.study.relaunch_words import in_words, lowered
 from tuner.study.shared_hours import share_launched_hours
 from tuner.study.warm_start import (
     Front,
@@ -132,8 +133,8 @@ def _first_policy(like: OpenStudy | None, said: Said) -> SearchPolicy:
     """
     policy = like.policy() if like is not None else SearchPolicy()
     if like is not None and policy.max_gpu_s is not None:
-        policy = dataclasses.replace(policy, gpu_shared=policy.gpu_shared or (like.name,))
-    return dataclasses.replace(policy, **said.policy)
+        policy = policy.but(gpu_shared=policy.gpu_shared or (like.name,))
+    return policy.but(**said.policy)
 
 
 def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]) -> Launched:
@@ -213,28 +214,6 @@ def _planned(database: Database, asked: Mapping[str, StudyDefinition], said: Sai
     return list(plans.values())
 
 
-def resumed(
-    stored: StudyDefinition, asked: StudyDefinition, said: Collection[str]
-) -> StudyDefinition:
-    """`asked`, but with those settings of a launch
-    that nobody `said` as the `stored` definition has them.
-    """
-    own = {"loss"}  # no flag changes it: a file that says another asks for another study
-    kept = {"backend", "max_epochs", "precision", *LATER_SETTINGS} - own - set(said)
-    clock = asked if "time_objective" in said else stored
-    split = asked.mql_split if "mql_split" in said else stored.mql_split
-    return dataclasses.replace(
-        asked,
-        training=dataclasses.replace(
-            asked.training, **{name: getattr(stored.training, name) for name in kept}
-        ),
-        seeds_per_trial=asked.seeds_per_trial if "seeds" in said else stored.seeds_per_trial,
-        mql_split=split,
-        objectives=objective_names(clock.objectives[0], split),
-        target_val_loss=clock.target_val_loss,
-    )
-
-
 def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPolicy, SearchPolicy]:
     """Change the fields of the study's policy that `said` names; the policy before and after.
 
@@ -244,7 +223,7 @@ def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPoli
     To be called under the initialisation lock: another launch may be changing another field.
     """
     before = study.policy()
-    after = dataclasses.replace(before, **said)
+    after = before.but(**said)
     if after == before:
         return before, after
     study.set_policy(after)

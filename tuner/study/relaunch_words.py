@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 
 from tuner.search.methods import prunes
+from tuner.settings import changes, differing
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
-from tuner.study.definition_flags import flags_of
+from tuner.spec.study_settings import StudySettings
 from tuner.study.open import OpenStudy
 
 
@@ -25,13 +25,6 @@ def lowered(study: OpenStudy, before: int | None) -> list[str]:
     return [line]
 
 
-def differing(before: SearchPolicy, after: SearchPolicy) -> list[str]:
-    """The fields that are not the same in both."""
-    return [
-        name for name, value in dataclasses.asdict(before).items() if getattr(after, name) != value
-    ]
-
-
 def in_words(
     study: OpenStudy,
     fresh: StudyDefinition,
@@ -43,10 +36,11 @@ def in_words(
     would not have it, and what of its policy changed; `said` are the fields of it that a launch
     named.
     """
-    own, new, old = after.flags(), flags_of(fresh), before.flags()
-    kept = [flag for name, flag in flags_of(study.definition).items() if flag != new[name]]
+    there = StudySettings.of(study.definition).in_flags()
+    own, new = after.in_flags(), StudySettings.of(fresh).in_flags()
+    kept = [flag for name, flag in there.items() if flag != new[name]]
     kept += [own[name] for name in differing(SearchPolicy(), after) if name not in said]
-    changed = [f"{old[name]} to {own[name]}" for name in differing(before, after)]
+    changed = changes(before, after)
     pruned, prunes_now = (prunes(each.sampler, each.prune) for each in (before, after))
     if "prune" not in said and pruned != prunes_now:
         changed.append("pruning to no pruning" if pruned else "no pruning to pruning")

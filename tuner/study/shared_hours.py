@@ -4,7 +4,6 @@ one lifts it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -74,7 +73,7 @@ def share_hours(
         shared = together if seconds is not None and len(together) > 1 else ()
         for name in together:
             before = policies[name]
-            after = dataclasses.replace(before, max_gpu_s=seconds, gpu_shared=shared)
+            after = before.but(max_gpu_s=seconds, gpu_shared=shared)
             if after != before:
                 mine = studies.c.study_id == stored[name].study_id
                 connection.execute(update(studies).where(mine).values(policy=after.to_json()))

@@ -85,8 +85,8 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
                 put_source(database.engine, Path(location).name, code.encode())
         if archive.retune is not None and name == archive.name:
             # Whether all of it is here, the retune finds out.
-            retune = archive.retune.model_copy(update={"finished": False})
-            study.set_user_attr(RETUNE, retune.model_dump())
+            retune = archive.retune.but(finished=False)
+            study.set_user_attr(RETUNE, retune.model_dump(mode="json"))
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 
@@ -158,7 +158,7 @@ def over_space(archive: Archive, file: StudyFile, name: str) -> tuple[Archive, C
         archive,
         definition=definition,
         membership=Membership.of_new(name, draw=archive.membership.draw),
-        policy=dataclasses.replace(archive.policy, gpu_shared=()),
+        policy=archive.policy.but(gpu_shared=()),
         budget=max(archive.budget, len(kept)),
         records=tuple(records),
         curves={numbers[old]: rows for old, rows in archive.curves.items() if old in numbers},
@@ -233,7 +233,7 @@ def _write_ours(
     """
     policy = archive.policy
     if name != archive.name:  # a copy is another study: it has none of the hours that were shared
-        policy = dataclasses.replace(policy, gpu_shared=())
+        policy = policy.but(gpu_shared=())
     told = {"policy": policy.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
     if archive.without_result_s:

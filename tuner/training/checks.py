@@ -11,22 +11,15 @@ from tuner.files.arguments import refuse_truths
 def check_settings(config: RunConfig, shapes: ModelShapes) -> None:
     """Raises UsageError for settings with which no training is possible."""
     refuse_truths(config)
-    h, t = config.hyperparameters, config.training
-    for name, value in (
-        ("batch_size", h.batch_size),
-        ("max_epochs", t.max_epochs),
-        ("patience", t.patience),
-        ("accumulate", config.accumulate),
-        ("validate_every", t.validate_every),
-    ):
+    h = config.hyperparameters
+    for name, value in (("batch_size", h.batch_size), ("accumulate", config.accumulate)):
         if value < 1:
             raise UsageError(f"{name} must be at least 1, not {value}")
-    for name, number in (("learning_rate", h.learning_rate), ("gradient_clip", t.gradient_clip)):
-        if not number > 0:
-            raise UsageError(f"{name} must be above 0, not {number}")
+    if not h.learning_rate > 0:
+        raise UsageError(f"learning_rate must be above 0, not {h.learning_rate}")
     if not h.weight_decay >= 0:
         raise UsageError(f"weight_decay must be at least 0, not {h.weight_decay}")
-    if (problem := why_not_together(t)) is not None:
+    if (problem := why_not_together(config.training)) is not None:
         raise UsageError(problem)
     if h.input_size not in (None, shapes.input_size):
         raise UsageError(

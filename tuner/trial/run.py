@@ -91,7 +91,7 @@ def run_config(
     """What a training of one configuration of a study gets; `backend` is what `auto` came to."""
     training = definition.training
     if backend is not None:
-        training = dataclasses.replace(training, backend=backend.backend)
+        training = training.but(backend=backend.backend)
     return RunConfig(
         architecture=definition.architecture,
         hyperparameters=hyperparameters,

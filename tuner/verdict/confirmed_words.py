@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tuner.config import MqlSplit
+from tuner.settings import in_percent
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
 from tuner.verdict.elsewhere import TEST

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.pareto import Point
-from tuner.spec.margin import in_percent
+from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation_steps import LEAST_CHANCE
 from tuner.verdict.estimate_words import (

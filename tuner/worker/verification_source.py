@@ -156,7 +156,7 @@ class _Run(Piece):
             study=self.opened.name,
             definition=self.opened.definition,
             # A verification is trained to its own end, in one go: its time is the point.
-            policy=dataclasses.replace(self._policy, prune=False, checkpoint_s=0.0),
+            policy=self._policy.but(prune=False, checkpoint_s=0.0),
             number=self._run.trial_number,
             hyperparameters=self._hyperparameters,
             backend=self._backend,

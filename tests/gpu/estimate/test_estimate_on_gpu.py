@@ -22,9 +22,9 @@ from tuner.estimate.cost_sizes import hyperparameters_of, largest_size
 from tuner.estimate.measuring.largest_batch import STEP, largest_batch
 from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
 from tuner.launch.plan import definition_of
-from tuner.launch.request import StudySettings
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file
+from tuner.spec.study_settings import StudySettings
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ told = json.loads(sys.stdin.read())
 definition = StudyDefinition.from_dict(told["definition"])
 data = to_device(prepare(Task.model_validate_json(json.dumps(told["task"]))), "cuda:0")
 config = run_config(definition, definition.hyperparameters(told["params"]), 0)
-training = dataclasses.replace(config.training, max_epochs=1)
+training = config.training.but(max_epochs=1)
 result = fit(dataclasses.replace(config, training=training), data)
 print(json.dumps([result.stopped_by, result.epochs, result.peak_memory_bytes]))
 """

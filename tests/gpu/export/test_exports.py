@@ -54,7 +54,7 @@ def test_a_module_written_for_darts_trains_eagerly_and_captured(backend: Backend
     result = fit(run, data)
     assert result.epochs == 2
     eager = fit(
-        dataclasses.replace(run, training=dataclasses.replace(run.training, backend=Backend.EAGER)),
+        dataclasses.replace(run, training=run.training.but(backend=Backend.EAGER)),
         data,
     )
     assert result.best_val_loss == pytest.approx(eager.best_val_loss, rel=1e-3)

@@ -31,7 +31,7 @@ STEP = (Stage.DATA, Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
 
 def config(backend: Backend) -> RunConfig:
     plain = RunConfig(architecture=Architecture(model="original"), hyperparameters=SIZES)
-    return dataclasses.replace(plain, training=dataclasses.replace(plain.training, backend=backend))
+    return dataclasses.replace(plain, training=plain.training.but(backend=backend))
 
 
 @pytest.mark.parametrize("backend", [Backend.EAGER, Backend.GRAPH, Backend.TRITON])
@@ -60,7 +60,7 @@ def test_the_epoch_is_that_of_a_training(backend: Backend, cuda_data: DeviceData
     """Sum of the stages beside the clock of `fit`, in turns: a host's pace changes meanwhile."""
     several = config(backend)
     several = dataclasses.replace(
-        several, training=dataclasses.replace(several.training, max_epochs=12, patience=12)
+        several, training=several.training.but(max_epochs=12, patience=12)
     )
     times = []
     for _ in range(3):

@@ -106,7 +106,7 @@ def test_without_dropout_and_shuffling_the_gpu_trains_as_the_cpu_does(
         name, backend=Backend.EAGER, dropout=0.0, batch_size=len(cuda_data.train), max_epochs=3
     )
     on_cpu = fit(config, cpu_data)
-    on_gpu = fit(replace(config, training=replace(config.training, backend=backend)), cuda_data)
+    on_gpu = fit(replace(config, training=config.training.but(backend=backend)), cuda_data)
     for gpu, cpu in zip(_losses(on_gpu), _losses(on_cpu), strict=True):
         assert gpu == pytest.approx(cpu, rel=1e-4)
     gpu_mql, cpu_mql = (

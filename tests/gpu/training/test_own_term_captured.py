@@ -37,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> DeviceData:
 
 def config(backend: Backend, model: str = "original", **more: Any) -> RunConfig:
     plain = config_of(model, backend, dropout=0.0, batch_size=64)
-    return dataclasses.replace(plain, training=dataclasses.replace(plain.training, **more))
+    return dataclasses.replace(plain, training=plain.training.but(**more))
 
 
 def tcn(backend: Backend, weight: float, **more: Any) -> RunConfig:

@@ -31,7 +31,7 @@ def config(
     backend: Backend, model: str = "original", *, dropout: float = 0.0, batch: int = 64, **more: Any
 ) -> RunConfig:
     plain = config_of(model, backend, dropout=dropout, batch_size=batch)
-    return dataclasses.replace(plain, training=dataclasses.replace(plain.training, **more))
+    return dataclasses.replace(plain, training=plain.training.but(**more))
 
 
 def gradient(cuda_data: DeviceData, given: RunConfig) -> torch.Tensor:

@@ -108,7 +108,7 @@ def test_the_residual_falls_as_the_weight_rises(best: BestConfig, data: DeviceDa
                 hyperparameters=dataclasses.replace(
                     plain.hyperparameters, learning_rate=5e-3, batch_size=64, hidden_size=16
                 ),
-                training=dataclasses.replace(plain.training, max_epochs=40, patience=40),
+                training=plain.training.but(max_epochs=40, patience=40),
             ),
             data,
         )
@@ -129,7 +129,7 @@ def test_weight_0_is_the_study_without_a_term_bit_for_bit(
     own = {name: value for name, value in plain.hyperparameters.own.items() if "lambda" not in name}
     alone = dataclasses.replace(
         plain,
-        training=dataclasses.replace(plain.training, loss=None),
+        training=plain.training.but(loss=None),
         hyperparameters=dataclasses.replace(plain.hyperparameters, own=own, loss_weight=None),
     )
     assert weightless.history[-1].train_loss == fit(alone, data).history[-1].train_loss

@@ -16,8 +16,8 @@ from tuner.estimate.measuring.measured_costs import measured_costs
 from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
 from tuner.estimate.size_costs import SizeCosts
 from tuner.launch.plan import definition_of
-from tuner.launch.request import StudySettings
 from tuner.spec.study_file import load_study_file
+from tuner.spec.study_settings import StudySettings
 
 
 @pytest.fixture(scope="package")

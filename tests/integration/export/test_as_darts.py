@@ -105,11 +105,9 @@ def test_settings_of_training_reach_darts_trainer_and_it_trains(
     best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = of_network(best, "original", {"n_blocks": 1})
-    training = dataclasses.replace(
-        config.definition.training, accumulate=2, validate_every=2, patience=5
-    )
+    training = config.definition.training.but(accumulate=2, validate_every=2, patience=5)
     definition = dataclasses.replace(
-        config.definition, training=dataclasses.replace(training, precision=Precision.BF16)
+        config.definition, training=training.but(precision=Precision.BF16)
     )
     (tmp_path / "best.py").write_text(
         render(dataclasses.replace(config, definition=definition), "darts"), encoding="utf-8"
@@ -140,7 +138,7 @@ def test_the_mql_of_the_script_is_tuners_of_the_same_weights(
     best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = of_network(best, "rmsnorm", {"n_blocks": 1})
-    training = dataclasses.replace(config.training, max_epochs=1)
+    training = config.training.but(max_epochs=1)
     definition = dataclasses.replace(config.definition, training=training)
     config = dataclasses.replace(config, definition=definition)
     script = loaded(config, monkeypatch, "darts")

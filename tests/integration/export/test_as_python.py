@@ -132,7 +132,7 @@ def test_settings_and_readings_of_a_study_are_in_the_script(
     best: BestConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = of_variant(best, "batchnorm", norm_place="before", input_size=12)
-    training = dataclasses.replace(config.training, **SETTINGS)
+    training = config.training.but(**SETTINGS)
     definition = dataclasses.replace(config.definition, training=training)
     config = dataclasses.replace(config, definition=definition)
     told = dataclasses.replace(run_config(config), architecture=definition.architecture, seed=0)
@@ -205,7 +205,7 @@ def test_a_searched_number_of_batches_is_in_every_form(
 
 
 def test_what_a_form_cannot_carry_is_refused_in_one_line(best: BestConfig, tmp_path: Path) -> None:
-    training = dataclasses.replace(best.definition.training, checkpoint_activations=True)
+    training = best.definition.training.but(checkpoint_activations=True)
     definition = dataclasses.replace(best.definition, training=training)
     config = dataclasses.replace(best, definition=definition)
     for form in ("neuralforecast", "darts"):

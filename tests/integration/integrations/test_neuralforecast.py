@@ -210,8 +210,8 @@ def test_a_configuration_becomes_a_model_set_up_to_train_like_it(best: BestConfi
 
 def test_its_settings_of_training_come_along(best: BestConfig) -> None:
     """Accumulated batches as one larger one: a step of this library is an epoch of Lightning's."""
-    training = dataclasses.replace(
-        best.definition.training, accumulate=2, validate_every=3, precision=Precision.BF16
+    training = best.definition.training.but(
+        accumulate=2, validate_every=3, precision=Precision.BF16
     )
     definition = dataclasses.replace(best.definition, training=training)
     config = dataclasses.replace(best, definition=definition)

@@ -67,7 +67,7 @@ def asked(bench: Bench, trials: int) -> launch.LaunchRequest:
         devices=launch.DeviceChoice(cpu=True, workers=1),
         trials=trials,
         settings=launch.StudySettings(max_epochs=2),
-        policy=launch.PolicyChanges(sampler="random", reruns=0, max_time_s=1000.0),
+        policy=launch.SearchPolicy(sampler="random", reruns=0, max_time_s=1000.0),
     )
 
 
@@ -95,7 +95,7 @@ def test_a_script_fills_a_study_and_goes_on_with_it(
         task="tiny.toml",
         storage=bench.url,
         devices=launch.DeviceChoice(cpu=True, workers=1),
-        policy=launch.PolicyChanges(max_time_s=None),
+        policy=launch.SearchPolicy(max_time_s=None),
     )
     again = launch.run(lifted, progress=onlooker)
     (study,) = again.studies

@@ -22,13 +22,14 @@ from tuner.launch.retune_checks import (
 )
 from tuner.launch.retune_steps import search_request
 from tuner.launch.stages import Stage
-from tuner.spec.policy import PolicyChanges
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.retune import Registered
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.archive.json_form import as_dict, from_dict
 from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import Registered, register_retune, registered_in
+from tuner.study.registered_retune import register_retune, registered_in
 from tuner.study.transfer import restore
 from tuner.verdict.confirmation_plan import plan_confirmation
 
@@ -135,7 +136,7 @@ def test_more_device_hours_reach_the_studies_once_the_confirmation_has_begun(
                 ASKED,
                 storage=unverified.address.full(),
                 devices=DeviceChoice(cpu=True),
-                policy=PolicyChanges(max_gpu_s=hours),
+                policy=SearchPolicy(max_gpu_s=hours),
             )
             outcome = retune.run(request, stop=stop)
             assert outcome.ended is Outcome.INTERRUPTED
@@ -143,7 +144,7 @@ def test_more_device_hours_reach_the_studies_once_the_confirmation_has_begun(
             assert any("--max-gpu-hours" in line for line in outcome.notes)
     finally:
         for each in studies:
-            each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=None, gpu_shared=()))
+            each.set_policy(each.policy().but(max_gpu_s=None, gpu_shared=()))
 
 
 def test_one_that_is_over_says_its_verdict_without_a_device(
@@ -196,7 +197,7 @@ def test_exported_it_goes_on_in_another_database_as_it_was_registered(
     studies: list[OpenStudy], unverified: Database, tmp_path: Path
 ) -> None:
     there = Registered(against="original", searches=2, trials=None, budget_s=840.0, together=2)
-    register_retune(studies[2], there.model_copy(update={"finished": True}))
+    register_retune(studies[2], there.but(finished=True))
     elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
     for each in studies:
         write_archive(archive_of(each), tmp_path / "study.json.gz")
@@ -238,7 +239,7 @@ def test_two_calls_at_once_run_what_is_registered_and_who_lost_is_told(
 
     def planned(*_: object) -> Outcome:
         there = registered_in(unverified, "demo-rmsnorm")
-        finished = first.model_copy(update={"finished": True})
+        finished = first.but(finished=True)
         for late, what in ((stale, finished), (dataclasses.replace(stale, before=there), first)):
             with pytest.raises(RegistrationChangedError):
                 register(late, studies[2], what)
@@ -256,7 +257,7 @@ def test_two_calls_at_once_run_what_is_registered_and_who_lost_is_told(
         confirm_seeds=4,
     )
     found = retune.run(request)
-    assert found.registered == first.model_copy(update={"confirm_seeds": 9})
+    assert found.registered == first.but(confirm_seeds=9)
     assert registered_in(unverified, "demo-rmsnorm") == found.registered
     assert {run.plan["seeds"] for run in studies[2].verifications.runs()} == {9}
     assert [line for line in found.notes if "another call" in line] == [

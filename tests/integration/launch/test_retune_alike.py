@@ -16,7 +16,7 @@ from tuner.launch.retune import RetuneRequest
 from tuner.launch.retune_agreement import agreement
 from tuner.launch.retune_alike import alike
 from tuner.launch.retune_steps import search_request
-from tuner.spec.policy import PolicyChanges
+from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 
@@ -50,7 +50,7 @@ def test_a_reference_that_is_added_later_begins_as_the_variant_did(tmp_path: Pat
     assert list(found.variants) == ["original", "rmsnorm"]
     assert found.draw == made.study.membership.draw == 5
     assert found.policy.said() == policy
-    said = dataclasses.replace(ASKED, policy=PolicyChanges(sampler="tpe"))
+    said = dataclasses.replace(ASKED, policy=SearchPolicy(sampler="tpe"))
     found = search_request(said, agreement(said, address), None)
     assert found.policy.said() == {"sampler": "tpe", "reruns": 0}
 

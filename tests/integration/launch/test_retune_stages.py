@@ -12,10 +12,11 @@ from tests.support.present import present
 from tuner.launch import retune
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.stages import Stage, of_runs, of_search
+from tuner.spec.retune import Registered
 from tuner.storage.database import Database
 from tuner.study.group import open_group
 from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import Registered, register_retune
+from tuner.study.registered_retune import register_retune
 from tuner.verdict.confirmation_plan import plan_confirmation
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", task="demo")
@@ -79,7 +80,7 @@ def test_what_is_under_way_takes_its_time_where_a_budget_is_spent(
     policy = study.policy()
     study.ledger.set_budget(30)
     claim = study.ledger.claim("a worker")
-    study.set_policy(dataclasses.replace(policy, search_s=study.ledger.spent_s() / 2))
+    study.set_policy(policy.but(search_s=study.ledger.spent_s() / 2))
     try:
         found = of_search([study], devices=2, timed=True)
         assert found.left_s == pytest.approx(found.device_s / 24 / 2), "on one of the devices"

@@ -13,7 +13,7 @@ from tests.support.drawn_verifications import DEVICE, drawn_result
 from tests.support.small_study import definition
 from tuner.launch.gpu_limit import change_gpu_hours, note_spent, runs_unpaid
 from tuner.launch.progress import Notes, Quiet
-from tuner.spec.policy import PolicyChanges
+from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.records import TrialResult
@@ -33,7 +33,7 @@ def four(database: Database) -> list[OpenStudy]:
 
 def limit(studies: list[OpenStudy], seconds: float | None) -> list[str]:
     notes = Notes(Quiet())
-    change_gpu_hours(studies, PolicyChanges(max_gpu_s=seconds), notes)
+    change_gpu_hours(studies, SearchPolicy(max_gpu_s=seconds), notes)
     return notes.lines
 
 
@@ -134,13 +134,13 @@ def test_a_new_search_of_a_limited_group_is_paid_by_the_same_hours(database: Dat
     limit([first], 100.0)
     spend(first, 10.0)
     both = searches(2)
-    change_gpu_hours(both, PolicyChanges(), Notes(Quiet()))
+    change_gpu_hours(both, SearchPolicy(), Notes(Quiet()))
     names = tuple(each.name for each in both)
     for each in both:
         assert hours(each).limit == (names, 100.0)
         assert hours(each).spent_s() == pytest.approx(10.0)
     third = searches(3)
-    change_gpu_hours(third, PolicyChanges(), Notes(Quiet()))
+    change_gpu_hours(third, SearchPolicy(), Notes(Quiet()))
     assert {hours(each).limit for each in third} == {(tuple(e.name for e in third), 100.0)}
 
 

@@ -221,7 +221,7 @@ def test_a_term_travels_as_a_class_does_and_by_its_own_hash(
     loss = LossTerm(term=f"{term}:mass", weight=0.5)
     definition = dataclasses.replace(
         definition,
-        training=dataclasses.replace(definition.training, loss=loss),
+        training=definition.training.but(loss=loss),
         loss_source=sha,
     )
     made = create_or_resume(database, "term", definition, trials=1)

@@ -22,7 +22,6 @@ from tuner.errors import UsageError
 from tuner.export import load_best, render
 from tuner.export.train import Recipe, read_recipe
 from tuner.launch.plan import refuse_unlike_program
-from tuner.launch.request import StudySettings
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.retune_agreement import agreement
 from tuner.record import Recorded
@@ -30,6 +29,7 @@ from tuner.report.figures.draw import draw
 from tuner.report.study_status import status_of
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
+from tuner.spec.study_settings import StudySettings
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.url import parse_url

@@ -26,7 +26,6 @@ def small(database: Database) -> OpenStudy:
 def test_nobody_has_said_it_yet(database: Database) -> None:
     policy = small(database).policy()
     assert (policy.margin, policy.counted_margin) == (None, 0.01)
-    assert "margin" not in SearchPolicy().to_json(), "what an older tuner would not know"
 
 
 def test_a_confirmation_records_what_counts(database: Database) -> None:

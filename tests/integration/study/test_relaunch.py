@@ -6,14 +6,12 @@ import dataclasses
 from typing import Any
 
 import pytest
-from sqlalchemy import update
 
 from tests.support.small_study import definition
 from tuner.config import Backend, Precision
 from tuner.errors import UsageError
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
-from tuner.storage import schema
 from tuner.storage.database import Database
 from tuner.study.open import DEFAULT_TRIALS, open_study
 from tuner.study.relaunch import Launched, Said, open_studies
@@ -62,7 +60,7 @@ def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(
     again = launch(database, policy={field: default})
     assert again.study.policy() == SearchPolicy(**{**FIRST, field: default})
     assert again.changed == {field: {"from": FIRST[field], "to": default}}
-    before, after = SearchPolicy(**FIRST).flags()[field], SearchPolicy().flags()[field]
+    before, after = SearchPolicy(**FIRST).in_flags()[field], SearchPolicy().in_flags()[field]
     assert f"small changes from {before} to {after}" in again.notes
     assert before not in again.notes[1]
 
@@ -100,9 +98,7 @@ def test_the_budget_stays_too(database: Database) -> None:
 
 def made(**changes: Any) -> StudyDefinition:
     fresh = definition(**changes)
-    return dataclasses.replace(
-        fresh, training=dataclasses.replace(fresh.training, backend=Backend.EAGER)
-    )
+    return dataclasses.replace(fresh, training=fresh.training.but(backend=Backend.EAGER))
 
 
 def test_what_a_study_is_made_with_stays(database: Database) -> None:
@@ -118,15 +114,14 @@ def test_what_a_study_is_made_with_stays(database: Database) -> None:
     assert again.study.definition.identity() == first.identity()
     (line,) = again.notes
     assert line == (
-        "small keeps --max-epochs 9 --seeds 3 --backend eager --time-objective time_to_target_s "
+        "small keeps --max-epochs 9 --backend eager --seeds 3 --time-objective time_to_target_s "
         "--target-val-loss 0.2 "
         "--mql-split val"
     )
 
 
 def test_settings_of_training_that_are_not_said_stay_as_well(database: Database) -> None:
-    training = dataclasses.replace(
-        definition().training,
+    training = definition().training.but(
         accumulate=4,
         checkpoint_activations=True,
         validate_every=5,
@@ -171,20 +166,6 @@ def test_other_data_is_refused_whatever_was_said(database: Database) -> None:
     launch(database)
     with pytest.raises(UsageError, match="data_hash"):
         launch(database, definition(data_hash="1" * 64))
-
-
-def test_a_study_of_before_prunes_as_it_did_also_where_nobody_had_said_so(
-    database: Database,
-) -> None:
-    study = launch(database).study
-    assert study.policy().prune is None, "as the sampler has it: it is stored so"
-    mine = schema.studies.c.study_id == study.study_id
-    for stored in (None, '{"sampler": "auto"}'):
-        with database.engine.begin() as connection:
-            connection.execute(update(schema.studies).where(mine).values(policy=stored))
-        again = launch(database)
-        assert again.study.policy() == SearchPolicy(prune=True)
-        assert again.notes == ("small keeps --prune",)
 
 
 def test_a_sampler_that_changes_what_is_pruned_says_so(database: Database) -> None:

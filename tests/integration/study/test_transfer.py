@@ -117,7 +117,7 @@ def test_an_import_has_its_limits_and_its_device_as_soon_as_it_is_there(
         with pytest.raises(KeyboardInterrupt):
             restore(finished.database, archive_of(finished), "whole")
     whole = open_study(finished.database, "whole")
-    assert whole.policy() == replace(finished.policy(), gpu_shared=())
+    assert whole.policy() == finished.policy().but(gpu_shared=())
     change_policy(finished, {"max_gpu_s": None, "gpu_shared": ()})
     assert finished.device_model() is not None
     assert whole.device_model() == finished.device_model()
@@ -129,7 +129,7 @@ def test_what_shared_a_limit_shares_it_where_both_are_imported(
     """Under their own names: two studies do not come to two limits by being moved."""
     shared = ("elsewhere", finished.name)
     archive = archive_of(finished)
-    limited = replace(archive.policy, max_gpu_s=1e9, gpu_shared=shared)
+    limited = archive.policy.but(max_gpu_s=1e9, gpu_shared=shared)
     url = parse_url(f"sqlite:///{tmp_path}/other.db")
     with closing(open_database(url)) as database:
         moved = restore(database, replace(archive, policy=limited), finished.name)

@@ -62,12 +62,12 @@ def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(
 
 def test_the_margin_is_recorded_first_and_no_other_is_taken_later(unverified: Database) -> None:
     (study,) = opened(unverified, "demo-rmsnorm-2")
-    study.set_policy(dataclasses.replace(study.policy(), margin=None))
+    study.set_policy(study.policy().but(margin=None))
     plan_confirmation([study], seeds=SEEDS, margin=0.02)
     assert study.policy().margin == last(study).frozen.margin == 0.02
     with pytest.raises(UsageError, match="has had a margin of 2% since before"):
         plan_confirmation([study], seeds=SEEDS, margin=0.01)
-    study.set_policy(dataclasses.replace(study.policy(), margin=None))
+    study.set_policy(study.policy().but(margin=None))
 
 
 def test_a_study_that_recommends_nothing_is_named(unverified: Database) -> None:

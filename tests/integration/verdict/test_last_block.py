@@ -18,11 +18,11 @@ from tests.support.small_csv import TASK, csv_lines
 from tuner.config import MqlSplit
 from tuner.errors import UsageError
 from tuner.export import load_best
-from tuner.launch.request import StudySettings
 from tuner.launch.retune_agreement import agreement
 from tuner.launch.retune_request import RetuneRequest
 from tuner.report.terminal.verification import print_verified
 from tuner.spec.definition_differences import differences
+from tuner.spec.study_settings import StudySettings
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.plans import is_confirmation
 from tuner.storage.records import TrialResult

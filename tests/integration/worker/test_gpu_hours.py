@@ -88,14 +88,14 @@ def test_two_workers_never_spend_more_than_the_limit_by_an_epoch(
     work(two, ("cid",))
     assert sum(each.ledger.spent_s() for each in two) == pytest.approx(spent)
     for each in two:
-        each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=3.6))
+        each.set_policy(each.policy().but(max_gpu_s=3.6))
     work(two, ("dan",))
     assert spent < sum(each.ledger.spent_s() for each in two) <= 3.6 + EPOCH_S
 
 
 def test_a_trial_under_way_at_the_limit_keeps_its_result(two: list[OpenStudy]) -> None:
     for each in two:
-        each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=0.3))
+        each.set_policy(each.policy().but(max_gpu_s=0.3))
     work(two, ("ann",))
     (attempt,) = two[0].ledger.attempts(0)
     assert attempt.result is not None
@@ -140,7 +140,7 @@ def test_a_verification_run_at_the_limit_is_handed_back_without_a_result(
     two: list[OpenStudy],
 ) -> None:
     for each in two:
-        each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=0.75))
+        each.set_policy(each.policy().but(max_gpu_s=0.75))
     queue = verifications_of(two)
     plan_runs(two[0], 4)
     work(two, ("ann",), sources=(VerificationSource,))

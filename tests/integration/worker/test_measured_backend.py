@@ -38,7 +38,7 @@ def own(**training: Any) -> StudyDefinition:
     """A study of a class of somebody's own, which no test here builds."""
     found = definition()
     own_class = replace(found.architecture, model="nowhere:Net")
-    return replace(found, architecture=own_class, training=replace(found.training, **training))
+    return replace(found, architecture=own_class, training=found.training.but(**training))
 
 
 def study_of(database: Database, given: StudyDefinition, name: str = "own") -> OpenStudy:

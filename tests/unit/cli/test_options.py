@@ -10,23 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.cli.options import (
-    above_zero,
-    as_typed,
-    data_folder,
-    duration_s,
-    share,
-    size_bytes,
-    storage_url,
-)
-from tuner.cli.policy_options import said_policy
+from tuner.cli.options import as_typed, data_folder, storage_url
 from tuner.cli.verify_options import VerifyOptions
 from tuner.errors import UsageError
 from tuner.launch.verification import SEEDS, TOP
+from tuner.settings import above_zero, duration_s, flags, size_bytes
+from tuner.spec.margin import margin_of
+from tuner.spec.policy import SearchPolicy
 from tuner.storage.url import DEFAULT_URL
 from tuner.verdict.ablation_plan import SEEDS as ABLATING
 from tuner.verdict.confirmation_plan import SEEDS as CONFIRMING
 from tuner.verdict.recommendation import VERIFIED, VERIFIED_SEEDS
+
+FLAGS = flags(SearchPolicy)
 
 
 @pytest.mark.parametrize(
@@ -159,19 +155,10 @@ def test_a_limit_that_is_none_is_refused(text: str) -> None:
         above_zero(text, "--max-mql")
 
 
-def said(**flags: Any) -> dict[str, Any]:
-    names = [
-        "sampler",
-        "sampler_seed",
-        "prune",
-        "max_time",
-        "max_mql",
-        "max_memory",
-        "reruns",
-        "checkpoint_every",
-        "margin",
-    ]
-    return said_policy(**(dict.fromkeys(names) | flags))
+def said(**typed: Any) -> dict[str, Any]:
+    """What flags say of a policy, by their names."""
+    of = {flag.name[2:].replace("-", "_"): (name, flag) for name, flag in FLAGS.items()}
+    return SearchPolicy(**{of[n][0]: of[n][1].read(text) for n, text in typed.items()}).said()
 
 
 def test_only_flags_that_were_given_are_said() -> None:
@@ -232,8 +219,8 @@ def test_a_command_to_be_typed_again_leaves_out_a_secret(
     [("1%", 0.01), ("1 %", 0.01), ("0.01", 0.01), (" .5% ", 0.005), ("0", 0.0), ("9.9%", 0.099)],
 )
 def test_a_margin_is_a_share(text: str, margin: float) -> None:
-    assert share(text, "--margin") == pytest.approx(margin, abs=1e-15)
-    assert said(margin=text) == {"margin": share(text, "--margin")}
+    assert margin_of(text, "--margin") == pytest.approx(margin, abs=1e-15)
+    assert said(margin=text) == {"margin": margin_of(text, "--margin")}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +228,7 @@ def test_a_margin_is_a_share(text: str, margin: float) -> None:
 )
 def test_what_is_no_margin_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--margin: "):
-        share(text, "--margin")
+        margin_of(text, "--margin")
 
 
 def test_the_help_of_verify_says_how_many_seeds_and_configurations_there_are() -> None:

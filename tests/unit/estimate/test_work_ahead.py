@@ -146,8 +146,8 @@ def test_nothing_is_ahead_of_a_search_that_is_full() -> None:
 def test_the_epoch_limit_and_patience_of_the_search_count() -> None:
     each = search(1)
     usual = seconds_of(each).sum()
-    short = dataclasses.replace(KIND.training, max_epochs=5)
-    patient = dataclasses.replace(KIND.training, patience=20)
+    short = KIND.training.but(max_epochs=5)
+    patient = KIND.training.but(patience=20)
     assert each.seconds(COSTS, short, KIND.learning_rates).sum() < 0.3 * usual
     more = each.seconds(COSTS, patient, KIND.learning_rates).sum() - usual
     step_s = np.quantile(SIZES, each.cost_share, method="hazen")
@@ -255,7 +255,7 @@ def test_others_are_not_foretold_from_a_search_whose_default_was_cut_off() -> No
 def test_where_the_limit_would_cut_off_every_default_the_recorded_ones_count() -> None:
     """With five epochs nothing converges, and a search turns to cheap sizes all the same."""
     recorded = [search(n) for n in range(12)]
-    short = dataclasses.replace(KIND.training, max_epochs=5)
+    short = KIND.training.but(max_epochs=5)
     usual = dataclasses.replace(KIND, training=short)
     cut = dataclasses.replace(usual, default_cut=True)
     ten = [1.0] * 10

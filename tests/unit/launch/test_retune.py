@@ -15,8 +15,7 @@ from tuner.launch.retune_steps import (
     search_request,
 )
 from tuner.launch.stages import Stage, Standing, of_ablation
-from tuner.spec.policy import UNSAID
-from tuner.study.registered_retune import Registered
+from tuner.spec.retune import Registered
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", devices=DeviceChoice(cpu=True))
 
@@ -49,7 +48,7 @@ def test_searches_of_both_share_the_budget_equally() -> None:
     alone = agreed(budget_s=1000.0, trials=None, searches=5, repeats=True)
     assert alone.share_s == pytest.approx(1000.0 / 10), "nothing is kept for a re-evaluation"
     without = search_request(ASKED, agreed(trials=30), None)
-    assert (without.policy.search_s, without.policy.margin, without.trials) == (UNSAID, UNSAID, 30)
+    assert (without.policy.said(), without.trials) == ({}, 30)
 
 
 def test_a_reference_that_was_confirmed_before_is_left_as_it_is() -> None:

@@ -13,8 +13,9 @@ from tests.support.small_study import STUDY_TOML
 from tuner.config import Backend, CompileMode, Precision
 from tuner.errors import UsageError
 from tuner.launch.plan import make_aim, trained_with
-from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings
+from tuner.launch.request import DeviceChoice, LaunchRequest
 from tuner.spec.study_file import load_study_file
+from tuner.spec.study_settings import StudySettings
 
 
 @pytest.fixture
@@ -28,10 +29,8 @@ def test_what_is_said_counts_and_the_rest_is_the_study_files(variant: str) -> No
     file = load_study_file(variant)
     found = trained_with(file, StudySettings(accumulate=8, precision=Precision.FP16))
     assert (found.accumulate, found.validate_every, found.precision) == (8, 5, Precision.FP16)
-    assert trained_with(file, StudySettings()) == file.training_settings()
-    assert trained_with(file, StudySettings(checkpoint_activations=False)) == (
-        file.training_settings()
-    )
+    assert trained_with(file, StudySettings()) == file.training
+    assert trained_with(file, StudySettings(checkpoint_activations=False)) == (file.training)
 
 
 BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {

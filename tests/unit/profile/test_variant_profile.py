@@ -79,7 +79,7 @@ def test_recorded_steps_compute_what_others_compute(config: RunConfig, data: Dev
 def test_an_update_of_several_batches_tells_the_stages_of_each(
     config: RunConfig, data: DeviceData
 ) -> None:
-    training = dataclasses.replace(config.training, accumulate=3)
+    training = config.training.but(accumulate=3)
     recorder = HostRecorder()
     with running(dataclasses.replace(config, training=training), data, mark=recorder) as found:
         recorder.start()

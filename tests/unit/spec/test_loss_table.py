@@ -20,7 +20,7 @@ from tuner.models.registry import network_arguments
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.definition_differences import changed_files, differences
 from tuner.spec.study_file import StudyFile, load_study_file
-from tuner.study.relaunch import resumed
+from tuner.spec.study_settings import resumed
 from tuner.verdict.compare.fairness import _setting
 
 TERM = "def mass(forecast, past, future, target):\n    return forecast.mean()\n"
@@ -61,21 +61,21 @@ def define(file: StudyFile) -> StudyDefinition:
         file,
         task=demo_task().definition(),
         data_hash="0" * 64,
-        training=file.training_settings(),
+        training=file.training,
     )
 
 
 def test_a_term_lies_beside_its_study_file_and_its_weight_may_be_searched(tmp_path: Path) -> None:
     file = searched(tmp_path)
     loss = LossTerm(term=f"{tmp_path}/physics.py:mass", weight="lambda_physics")
-    assert file.training_settings().loss == loss
+    assert file.training.loss == loss
     hyperparameters = file.default_hyperparameters()
     assert hyperparameters.loss_weight == "lambda_physics"
     assert network_arguments(hyperparameters).keys() == {"hidden_size", "dropout"}
     config = RunConfig(
         architecture=file.architecture(),
         hyperparameters=hyperparameters,
-        training=file.training_settings(),
+        training=file.training,
     )
     assert config.loss_weight == 0.5
     again = define(file).hyperparameters(hyperparameters.as_dict() | {"lambda_physics": 0})

@@ -45,7 +45,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
         patience=3,
         min_delta=0.1,
     )
-    config = replace(config, training=replace(config.training, max_epochs=30))
+    config = replace(config, training=config.training.but(max_epochs=30))
     whole = fit(config, data)
     assert whole.stopped_by is StopReason.CONVERGED
     assert 4 <= whole.epochs <= 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch
 
 from tests.support.fitted_results import losses_of, same_weights, validation_loss
 from tests.support.present import present
-from tuner.config import Architecture, Backend, Precision, RunConfig
+from tuner.config import Architecture, Backend, Precision, RunConfig, TrainingSettings
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.names import builtin_names
@@ -99,11 +100,12 @@ def test_the_weights_kept_are_those_of_the_strictly_lowest_validation_loss(
     config = run_config(
         "batchnorm",
         learning_rate=0.01,
-        learning_rate_decay=2,
         max_epochs=50,
         patience=8,
         min_delta=100,
     )
+    faster = config.training.but(learning_rate_decay=2.0)  # beyond its bounds, so that it diverges
+    config = dataclasses.replace(config, training=faster)
     result = fit(config, data)
     losses = [present(record.val_loss) for record in result.history]
     assert result.epochs == 9
@@ -210,11 +212,8 @@ def test_an_own_class_is_trained_by_file(
     ("name", "value"),
     [
         ("batch_size", 0),
-        ("max_epochs", 0),
-        ("patience", 0),
         ("learning_rate", 0.0),
         ("learning_rate", math.nan),
-        ("gradient_clip", -1.0),
         ("weight_decay", -0.1),
     ],
 )
@@ -229,7 +228,7 @@ def test_settings_with_which_nothing_can_be_trained_are_refused(
     ("name", "where"),
     [
         ("batch_size", "RunConfig: hyperparameters.batch_size: a whole number"),
-        ("max_epochs", "RunConfig: training.max_epochs: a whole number"),
+        ("max_epochs", "TrainingSettings: max_epochs: a whole number"),
         ("learning_rate", "RunConfig: hyperparameters.learning_rate: a number"),
         ("seed", "RunConfig: seed: a whole number"),
     ],
@@ -239,6 +238,12 @@ def test_a_truth_is_no_setting_of_a_training(
 ) -> None:
     with pytest.raises(UsageError, match=f"^{where} .* is expected, got True"):
         fit(run_config(**{name: True}), data)
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_epochs", 0), ("gradient_clip", -1.0)])
+def test_a_setting_out_of_its_bounds_is_refused_where_it_is_made(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match=f"^TrainingSettings: {name}: should be greater than 0"):
+        TrainingSettings(**{name: value})
 
 
 def test_an_unknown_variant_is_refused(data: DeviceData, run_config: Configure) -> None:

@@ -159,7 +159,7 @@ def test_a_searched_weight_is_taken_from_the_configuration(
     plain = run_config()
     loss = LossTerm(term=f"{terms}:smooth", weight="lambda_physics")
     own = dataclasses.replace(plain.hyperparameters, own={"lambda_physics": 0.5})
-    training = dataclasses.replace(plain.training, loss=loss)
+    training = plain.training.but(loss=loss)
     searched = dataclasses.replace(plain, hyperparameters=own, training=training)
     assert searched.loss_weight == 0.5
     assert searched.hyperparameters.of_network == {}, "no network is built with it"

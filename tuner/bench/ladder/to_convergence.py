@@ -123,8 +123,7 @@ def why_not(config: RunConfig, job: Job, data: DeviceData) -> str:
 
 
 def _as_it_was(file: StudyFile, job: Job) -> RunConfig:
-    training = dataclasses.replace(
-        file.training_settings(),
+    training = file.training.but(
         backend=Backend.EAGER,
         precision=Precision.FP32,
         accumulate=1,
@@ -164,7 +163,7 @@ def _training(**changes: object) -> Apply:
     def apply(config: RunConfig) -> RunConfig:
         return dataclasses.replace(
             config,
-            training=dataclasses.replace(config.training, **changes),  # type: ignore[arg-type]
+            training=config.training.but(**changes),
         )
 
     return apply
@@ -300,7 +299,7 @@ def in_capture(contender: Ours) -> RunConfig:
     config = contender.config
     if config.training.backend is not Backend.EAGER or contender.job.device.type != "cuda":
         return config
-    training = dataclasses.replace(config.training, backend=Backend.GRAPH)
+    training = config.training.but(backend=Backend.GRAPH)
     captured = dataclasses.replace(config, training=training)
     return config if why_not(captured, contender.job, contender.data) else captured
 

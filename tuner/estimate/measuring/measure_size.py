@@ -72,7 +72,7 @@ def _with_backend(config: RunConfig, data: DeviceData) -> RunConfig:
     choice = what_auto_means(config, data)
     if choice is None:
         return config
-    training = dataclasses.replace(config.training, backend=choice.backend)
+    training = config.training.but(backend=choice.backend)
     return dataclasses.replace(config, training=training)
 
 

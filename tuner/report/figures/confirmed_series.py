@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tuner.pareto import Point
 from tuner.report.figures.confirmed_figure import ConfirmedSeries, Found
 from tuner.report.figures.series import verified_points
-from tuner.spec.margin import in_percent
+from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.compare.studies import names_of_groups

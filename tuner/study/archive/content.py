@@ -14,13 +14,14 @@ from tuner.search.history import generation, known_params
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.retune import Registered
 from tuner.storage.code_texts import source_of
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.gpu_hours import without_result_s
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
 from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import Registered, registered_in
+from tuner.study.registered_retune import registered_in
 from tuner.study.results import StudyResults, TrialRecord, judged, read_results
 from tuner.version import __version__
 

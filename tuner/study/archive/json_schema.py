@@ -27,10 +27,10 @@ from tuner.record import Recorded, checked
 from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.membership import Membership
 from tuner.spec.ranges import ChoiceValue
+from tuner.spec.retune import Registered
 from tuner.storage.code_texts import MOST_BYTES
 from tuner.storage.queue.plans import StoredPlan
 from tuner.storage.records import TrialResult
-from tuner.study.registered_retune import Registered
 
 MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000_000

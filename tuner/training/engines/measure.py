@@ -101,7 +101,7 @@ class Candidates:
 
     def epoch_s(self, backend: Backend) -> float:
         """Seconds of an epoch, validation included, from some of its steps."""
-        training = replace(self.config.training, backend=backend)
+        training = self.config.training.but(backend=backend)
         engine = make_engine(replace(self.config, training=training), self.data, self.model)
         try:
             engine.warm_up()

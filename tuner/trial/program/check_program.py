@@ -64,9 +64,7 @@ def check_program(
     Raises:
         ProgramError: it did not what it should.
     """
-    training = dataclasses.replace(
-        definition.training, max_epochs=min(EPOCHS, definition.training.max_epochs)
-    )
+    training = definition.training.but(max_epochs=min(EPOCHS, definition.training.max_epochs))
     short = dataclasses.replace(definition, training=training)
     first, second = (_run(short, definition.defaults, seed, on_wait) for seed in SEEDS)
     other = _elsewhere(definition)

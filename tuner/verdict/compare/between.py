@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.spec.margin import in_percent
+from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import Groups, RegisteredLevel, SearchTime
 from tuner.verdict.stats.intervals import finite

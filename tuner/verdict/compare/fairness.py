@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tuner.config import LATER_SETTINGS
+from tuner.config import TrainingSettings
 from tuner.config.loss_term import LossTerm
 from tuner.errors import UsageError
 from tuner.record import Recorded
@@ -18,16 +18,7 @@ from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.picks import choosing, picks_expected
 from tuner.verdict.verified import verified_in
 
-_SETTINGS = (
-    "max_epochs",
-    "patience",
-    "min_delta",
-    "gradient_clip",
-    "learning_rate_decay",
-    "time_limit_s",
-    "precision",
-    *LATER_SETTINGS,
-)
+_SETTINGS = [name for name in TrainingSettings.model_fields if name != "backend"]
 
 
 def refuse_different_data(studies: Sequence[StudySnapshot]) -> None:

@@ -104,7 +104,7 @@ def test_half_precision_is_compiled_as_well(cuda_data: DeviceData) -> None:
     def half(backend: Backend) -> list[float]:
         config = config_of("original", backend)
         return losses(
-            replace(config, training=replace(config.training, precision=Precision.BF16)), cuda_data
+            replace(config, training=config.training.but(precision=Precision.BF16)), cuda_data
         )
 
     compiled = half(Backend.COMPILE)

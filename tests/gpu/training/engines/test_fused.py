@@ -25,7 +25,7 @@ MOST_SETUP_S = 0.5
 
 
 def with_precision(config: RunConfig, precision: Precision) -> RunConfig:
-    return replace(config, training=replace(config.training, precision=precision, max_epochs=2))
+    return replace(config, training=config.training.but(precision=precision, max_epochs=2))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def sized(hidden_size: int, batch_size: int) -> RunConfig:
     config = config_of(
         "original", Backend.TRITON, dropout=0.1, hidden_size=hidden_size, batch_size=batch_size
     )
-    return replace(config, training=replace(config.training, max_epochs=1))
+    return replace(config, training=config.training.but(max_epochs=1))
 
 
 def set_up_each_batch_size(hidden_size: int) -> float:

@@ -56,7 +56,7 @@ def test_the_memory_of_many_captured_trainings_does_not_grow(
 ) -> None:
     def train(hidden_size: int) -> None:
         config = config_of("rmsnorm", backend, hidden_size=hidden_size)
-        fit(replace(config, training=replace(config.training, max_epochs=1)), cuda_data)
+        fit(replace(config, training=config.training.but(max_epochs=1)), cuda_data)
 
     for hidden_size in (32, 64) * 2:
         train(hidden_size)

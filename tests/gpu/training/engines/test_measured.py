@@ -51,7 +51,7 @@ def own(tmp_path: Path, line: str) -> RunConfig:
 
 
 def chosen(config: RunConfig, choice: BackendChoice) -> RunConfig:
-    return replace(config, training=replace(config.training, backend=choice.backend))
+    return replace(config, training=config.training.but(backend=choice.backend))
 
 
 def test_a_step_that_can_be_captured_is(cuda_data: DeviceData, tmp_path: Path) -> None:

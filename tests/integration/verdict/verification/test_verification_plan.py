@@ -3,7 +3,6 @@ device model."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -165,7 +164,7 @@ def test_what_was_expected_gives_way_to_limits_that_were_set_since(database: Dat
     plan_verification([study], top=3, seeds=1, choice=Choice.EXPECTED)
     policy, best = study.policy(), load_best(study="many", pick="mql", storage=url)
     try:
-        study.set_policy(dataclasses.replace(policy, max_time_s=0.9 * best.values["wall_clock_s"]))
+        study.set_policy(policy.but(max_time_s=0.9 * best.values["wall_clock_s"]))
         within = load_best(study="many", pick="mql", values="single", storage=url)
         assert within.values["wall_clock_s"] <= 0.9 * best.values["wall_clock_s"]
         assert picks_of(snapshot(study))["mql"] == within.trial

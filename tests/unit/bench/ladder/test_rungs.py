@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from tuner.bench.contender import Job
@@ -48,7 +46,7 @@ def test_each_change_is_there_alone_and_on_top_of_those_that_are_possible(ladder
     assert last.training.backend is Backend.EAGER  # this device has no other for it
     alone = rung(ladder, "validation every 2 epochs").config
     first = ladder.rungs[0].config
-    assert alone.training == dataclasses.replace(first.training, validate_every=2)
+    assert alone.training == first.training.but(validate_every=2)
     assert alone.hyperparameters == first.hyperparameters
     assert {each.config.hyperparameters.learning_rate for each in ladder.rungs} == {1e-4}
 
@@ -75,8 +73,8 @@ def test_a_variant_that_cannot_be_trained_and_a_batch_of_nothing_are_refused(
     job: Job, data: DeviceData
 ) -> None:
     file = load_study_file("original")
-    training = file.training.model_copy(update={"gradient_clip": 0.0})
-    with pytest.raises(UsageError, match="first rung, original as it was: gradient_clip must be"):
-        make_ladder(job, data, file.model_copy(update={"training": training}))
+    defaults = file.defaults.model_copy(update={"learning_rate": 0.0})
+    with pytest.raises(UsageError, match="first rung, original as it was: learning_rate must be"):
+        make_ladder(job, data, file.model_copy(update={"defaults": defaults}))
     with pytest.raises(UsageError, match="--ladder-batch must be at least 1, not 0"):
         make_ladder(job, data, file, batch_size=0)

@@ -58,7 +58,7 @@ def test_what_they_do_not_serve_runs_as_captured_graphs_with_the_reason(
 
 def trained_with(backend: Backend, **settings: Any) -> RunConfig:
     config = config_of(backend)
-    return replace(config, training=replace(config.training, **settings))
+    return replace(config, training=config.training.but(**settings))
 
 
 @pytest.mark.usefixtures("measured")

@@ -8,11 +8,7 @@ import pytest
 
 from tuner.errors import UsageError
 from tuner.spec.confirming import CONFIRMATION_SEEDS
-from tuner.study.registered_retune import (
-    Registered,
-    SaidOfRetune,
-    agreed,
-)
+from tuner.spec.retune import Registered, agreed
 
 WAS = Registered(against="original", searches=3, trials=100, margin=0.02, together=2)
 
@@ -20,8 +16,7 @@ WAS = Registered(against="original", searches=3, trials=100, margin=0.02, togeth
 def now(
     there: Registered | None, begun: bool = False, **said: object
 ) -> tuple[Registered, list[str]]:
-    asked = SaidOfRetune(**said)  # type: ignore[arg-type]
-    return agreed("etth-rmsnorm", there, Registered(), asked, begun=begun)
+    return agreed("etth-rmsnorm", there, Registered(), Registered(**said), begun=begun)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +64,7 @@ def test_another_setting_is_told_until_the_confirmation_has_begun() -> None:
 
 
 def test_a_budget_that_is_said_later_leaves_the_trials_as_they_are() -> None:
-    found, lines = now(Registered(trials=100), trials=None, budget_s=60.0)
+    found, lines = now(Registered(trials=100), budget_s=60.0)
     assert (found.trials, found.budget_s) == (100, 60.0)
     assert lines[0] == "the retune of etth-rmsnorm changes from --budget none to --budget 60s"
 
@@ -99,7 +94,8 @@ def test_the_seeds_of_its_confirmation_are_kept_and_fixed_once_it_has_begun() ->
 
 
 def test_the_usual_seeds_are_registered_as_well_and_refused_where_others_are_said() -> None:
-    stored = Registered.model_validate(now(None)[0].model_dump(), strict=True)
+    plain = now(None)[0].model_dump(mode="json")
+    stored = Registered.model_validate(plain, strict=True)
     assert stored.confirm_seeds == CONFIRMATION_SEEDS
     with pytest.raises(UsageError, match=f"registered with --confirm-seeds {CONFIRMATION_SEEDS}"):
         now(stored, begun=True, confirm_seeds=30)
