@@ -23,8 +23,7 @@ from tuner.search.history import configuration
 from tuner.search.methods import method_of, prunes
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive, read_archive
-from tuner.study.configurations import is_cut
-from tuner.study.results import TrialRecord
+from tuner.study.results import TrialRecord, is_cut
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tuner" / "estimate" / "recorded_searches.json"

@@ -17,7 +17,7 @@ from typing import Any
 
 from tuner.estimate.cost_sizes import key_of, size_of
 from tuner.study.archive import Archive, read_archive
-from tuner.study.trial_record import TrialRecord
+from tuner.study.results import TrialRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from tuner.export.bundle import Bundle, Name, bundle
 from tuner.export.train import read_recipe
 from tuner.report.figures.draw import draw
 from tuner.study.archive import Archive, read_archive
-from tuner.study.note import describe
+from tuner.study.create import describe
 from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.verified import group_runs

@@ -26,7 +26,7 @@ from tuner.errors import TunerError
 from tuner.export.train import read_recipe
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file
-from tuner.study.note import describe
+from tuner.study.create import describe
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tuner.cli.machine import Check
 from tuner.errors import TunerError, UsageError
-from tuner.launch.engines.ray_connection import connected
+from tuner.launch.engines.on_ray import connected
 from tuner.storage.url import absolute, parse_url
 from tuner.version import __version__
 

@@ -80,7 +80,7 @@ def import_(
     """
     from tuner.spec.study_file import load_study_file
     from tuner.study.archive import read_archive
-    from tuner.study.own_program import OwnProgram
+    from tuner.study.own_file import OwnProgram
     from tuner.study.transfer import over_space, restore
 
     archive = read_archive(file)

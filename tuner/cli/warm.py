@@ -155,7 +155,7 @@ def _order(options: WarmOptions, capability: Capability, searches: Sequence[Sear
 
 def _compile(order: Order, cache: Path) -> _Warmed:
     """Raises TunerError where a kernel does not compile, with the compiler's last line."""
-    from tuner.launch.compiling import CompilingProcess
+    from tuner.launch.background import CompilingProcess
 
     began = time.monotonic()
     note(f"finding out what to compile; Triton's cache is {cache}")

@@ -10,10 +10,8 @@ from tuner.estimate.search_hours import Ended
 from tuner.estimate.size_costs import SizeCosts, costs_of_trials
 from tuner.search.history import configuration
 from tuner.storage.queue.device_time import device_seconds
-from tuner.study.configurations import is_cut
 from tuner.study.open import OpenStudy
-from tuner.study.results import read_results
-from tuner.study.trial_record import TrialRecord
+from tuner.study.results import TrialRecord, is_cut, read_results
 
 
 def trained(opened: OpenStudy) -> list[TrialRecord]:

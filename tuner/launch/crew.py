@@ -16,8 +16,7 @@ from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
 from tuner.launch.early import EarlyWorkers, no_early_workers
 from tuner.launch.engines.placed import PlacedWorkers
-from tuner.launch.engines.placement import Engine
-from tuner.launch.engines.worker_command import WorkerCommand
+from tuner.launch.engines.placement import Engine, WorkerCommand
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Progress
 from tuner.launch.stopping import StopRequests
@@ -25,8 +24,7 @@ from tuner.launch.supervisor import WORKER_COMMAND, Supervisor
 from tuner.launch.work import Work
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
-from tuner.study.own_file import OwnFile
-from tuner.study.own_program import programs_of
+from tuner.study.own_file import OwnFile, programs_of
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 

@@ -24,7 +24,7 @@ from tuner.storage.url import absolute, parse_url
 from tuner.study.code import with_code
 from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
-from tuner.study.own_program import programs_of
+from tuner.study.own_file import programs_of
 from tuner.study.trust import require_trust
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 

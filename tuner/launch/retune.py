@@ -8,31 +8,23 @@ however that ended.
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from tuner.errors import UsageError
 from tuner.estimate.foretold import SearchForetold
+from tuner.estimate.foretold_words import retune_line
+from tuner.estimate.stages_ahead import Over, stages_of
 from tuner.launch import launcher, verification
 from tuner.launch.gpu_limit import change_gpu_hours
 from tuner.launch.outcome import Outcome, refuse_nothing_but_failures
 from tuner.launch.progress import Notes
-from tuner.launch.request import checked
-from tuner.launch.retune_agreement import Agreement, agreement
-from tuner.launch.retune_checks import (
-    RegistrationChangedError,
-    agreed_again,
-    all_has_run,
-    all_is_taken_apart,
-    refuse_changed,
-    refuse_other_data,
-    register,
-    searches_are_full,
-    workers_for,
-)
-from tuner.launch.retune_foretold import whole_retune_line
+from tuner.launch.request import DeviceChoice, checked
+from tuner.launch.retune_agreement import Agreement, agreement, confirmation_begun, members_there
 from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneRequest, Silent
 from tuner.launch.retune_steps import (
     ablation_request,
@@ -40,21 +32,280 @@ from tuner.launch.retune_steps import (
     reevaluation_request,
     search_request,
 )
-from tuner.launch.retune_verdict import with_verdict
-from tuner.launch.retune_watched import Watched
 from tuner.launch.stages import Stage, Standing, of_ablation, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
-from tuner.launch.verification_request import VerificationRequest
+from tuner.launch.verification import VerificationRequest
+from tuner.launch.where import choose_where
 from tuner.search.methods import method_of
-from tuner.storage.database import open_database
+from tuner.settings import changes
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.retune import Registered
+from tuner.storage.database import initialisation_lock, open_database
 from tuner.storage.remedies import in_one_sentence
+from tuner.storage.retry import DATABASE_FAILURES
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
-from tuner.study.group import open_group
+from tuner.study.group import PREFIX, open_group
 from tuner.study.open import OpenStudy
+from tuner.study.registered_retune import register_retune, registered_in
 from tuner.study.snapshot import snapshot
-from tuner.verdict.retune_cost import Spent, spent_on
+from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
+from tuner.verdict.ablation_plan import taken_apart
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.compare.registered import groups_of
+from tuner.verdict.compare.studies import names_of_groups, read_studies
+from tuner.verdict.confirmation import confirmation_of, known_runs_of
+from tuner.verdict.epochs_of import epochs_of
+from tuner.verdict.retune_cost import Spent, costs, spent_on
+from tuner.verdict.retuned_words import bought_sentence, cost_sentence
 
 __all__ = ["RetuneOutcome", "RetuneProgress", "RetuneRequest", "run"]
+
+
+# What is looked at before a retune works: what its verdict would fail by at the end, as times of
+# other devices and figures of other data, and whether there is anything left to run.
+
+
+REMEDY = "or retune both in a database of their own (--storage)"
+
+
+class RegistrationChangedError(Exception):
+    """Another call has changed what is registered since this one read it."""
+
+
+def refuse_changed(agreed: Agreement, address: DatabaseUrl) -> None:
+    """Raises RegistrationChangedError where what is registered is not what was `agreed` on."""
+    group = agreed.variant.group
+    with members_there(address, [group]) as members:
+        for study in members[group][:1]:
+            _refuse_changed(agreed, study)
+
+
+def _refuse_changed(agreed: Agreement, study: OpenStudy) -> None:
+    if registered_in(study.database, study.name) not in (agreed.before, agreed.registered):
+        raise RegistrationChangedError
+
+
+def agreed_again(
+    request: RetuneRequest, was: Agreement, address: DatabaseUrl
+) -> tuple[RetuneRequest, Agreement]:
+    """How a call goes on after RegistrationChangedError. What it said was registered before the
+    other's: then it says no more. Or it was not: then it says it now.
+    """
+    if was.registered != was.before:
+        return request, agreement(request, address)
+    request = _unsaid(request)
+    now = agreement(request, address)
+    changed = [f"from {each}" for each in changes(was.registered, now.registered)]
+    told = (
+        f"another call has changed the retune of {now.variant.group} {', '.join(changed)} "
+        "meanwhile: this one goes on with that"
+    )
+    return request, dataclasses.replace(now, notes=(told,) if changed else ())
+
+
+def _unsaid(request: RetuneRequest) -> RetuneRequest:
+    """The same without what is registered: for a call that goes on with what is there."""
+    return dataclasses.replace(
+        request,
+        against=None,
+        searches=None,
+        trials=None,
+        budget_s=None,
+        margin=None,
+        confirm_seeds=None,
+    )
+
+
+def register(agreed: Agreement, study: OpenStudy, retune: Registered) -> None:
+    """Compare and set: under the lock under which confirmations are planned, too.
+
+    Raises:
+        RegistrationChangedError: another call was first, or has planned the confirmation.
+    """
+    with initialisation_lock(study.database.address):
+        _refuse_changed(agreed, study)
+        begun = not agreed.variant.begun and confirmation_begun(study)
+        if begun and not retune.finished:
+            raise RegistrationChangedError
+        register_retune(study, retune)
+
+
+def workers_for(agreed: Agreement, choice: DeviceChoice, address: DatabaseUrl) -> int:
+    """How many workers there will be.
+
+    Raises:
+        UsageError: devices that are not there, or of another model than a search of either variant,
+            as far as that is known: an engine's are not before a worker is there.
+        TunerError: an engine that cannot be reached.
+    """
+    where = choose_where(choice, environment=os.environ)
+    with members_there(address, agreed.groups) as members:
+        bound = {
+            group: {each.device_model() for each in mine} - {None, where.model}
+            for group, mine in members.items()
+        }
+    for group, models in bound.items():
+        if where.model is not None and models:
+            remedy = f", {REMEDY}" if len(agreed.groups) > 1 else ""
+            raise UsageError(
+                f"{group!r} holds times measured on {min(map(str, models))!r}, the device here is "
+                f"{where.model!r}: times of different devices do not compare; run on the same kind "
+                f"of device{remedy}"
+            )
+    return where.workers
+
+
+def refuse_other_data(
+    agreed: Agreement, address: DatabaseUrl, asked: Mapping[str, StudyDefinition]
+) -> None:
+    """Raises UsageError where the searches that are `asked` for would be on other data than the
+    reference, which is there.
+    """
+    others = [group for group in agreed.groups if group not in asked]
+    wanted = {definition.data_hash for definition in asked.values()}
+    with members_there(address, others) as members:
+        for group, mine in members.items():
+            if {each.definition.data_hash for each in mine} - wanted:
+                raise UsageError(
+                    f"{min(asked)!r} would be on other data than {group!r}, and their figures "
+                    f"would not compare; give the data that {group!r} is on (--data-dir), {REMEDY}"
+                )
+
+
+def searches_are_full(agreed: Agreement, address: DatabaseUrl) -> bool:
+    """Whether all searches are there and have what was registered before this call."""
+    if agreed.registered != agreed.before:
+        return False
+    with members_there(address, [each.group for each in agreed.to_search]) as members:
+        for mine in members.values():
+            counts = [study.ledger.counts() for study in mine]
+            unfinished = any(count.left or count.lacks_hours for count in counts)
+            if unfinished or len(mine) < agreed.registered.searches:
+                return False
+    return True
+
+
+def all_has_run(agreed: Agreement, address: DatabaseUrl) -> bool:
+    """Whether each search of this retune is confirmed, and nothing has run since by which one would
+    choose anew: then its verdict needs no device.
+    """
+    if agreed.registered != agreed.before or not agreed.variant.begun:
+        return False
+    with members_there(address, agreed.own_groups) as members:
+        enough = all(len(mine) >= agreed.registered.searches for mine in members.values())
+        return enough and all(_stands(each) for mine in members.values() for each in mine)
+
+
+def all_is_taken_apart(agreed: Agreement, address: DatabaseUrl) -> bool:
+    """Whether the ablation of each search of this retune has run, or has nothing to take apart."""
+    with members_there(address, agreed.own_groups) as members:
+        return all(taken_apart(each) for mine in members.values() for each in mine)
+
+
+def _stands(search: OpenStudy) -> bool:
+    """Its confirmation has all its runs, and nothing has run since."""
+    study = snapshot(search).with_runs_read()
+    there = confirmation_of(study)
+    return there is not None and there.complete and there.frozen.known == known_runs_of(study)
+
+
+# What a whole retune is foretold to take, said before its searches go on.
+
+
+def whole_retune_line(
+    found: Sequence[SearchForetold],
+    searches: Sequence[OpenStudy],
+    registered: Registered,
+    *,
+    devices: int,
+    ablate: bool,
+) -> str | None:
+    """Of all its `searches`, those that are over included; `found` is of the others. With its
+    ablation where somebody asks for it. None where it is not known of all of them.
+    """
+    over = searches_over(searches)
+    if len(found) + over.searches < len(searches):
+        return None
+    stages = stages_of(
+        found,
+        sampler=searches[0].policy().sampler,
+        seeds=registered.confirm_seeds,
+        ablated_seeds=ABLATION_SEEDS if ablate else None,
+        budget_s=registered.budget_s,
+        over=over,
+    )
+    return retune_line(stages, devices=devices)
+
+
+def searches_over(searches: Sequence[OpenStudy]) -> Over:
+    """Those that no trial is to come of."""
+    spent = [each.ledger.spent_s() for each in searches if not each.ledger.counts().left]
+    return Over(searches=len(spent), spent_s=sum(spent))
+
+
+# What a retune has come to, once everything has run: the comparison, its cost, and sentences.
+
+
+def with_verdict(
+    found: RetuneOutcome, agreed: Agreement, *, task: str, storage: str
+) -> RetuneOutcome:
+    """The same outcome with what `tuner compare` says of its groups, and what it cost."""
+    named = [PREFIX + each for each in agreed.groups]
+    report = compare(read_studies(named, task=task, storage=storage))
+    groups, names = groups_of(report.studies), names_of_groups(report.studies)
+    paid = costs(groups)
+    lines = [cost_sentence(each, names[each.group]) for each in paid]
+    budget_s = agreed.registered.budget_s
+    if budget_s is not None:
+        own = [each for name in agreed.own_groups for each in groups[name]]
+        lines.insert(0, bought_sentence(spent_on(own), budget_s, len(own)))
+    made_of = tuple(filter(None, (epochs_of(each.confirmation) for each in paid)))
+    lines += [each.sentence for each in made_of]
+    return dataclasses.replace(
+        found, made_of=made_of, verdict=report, costs=paid, lines=tuple(lines)
+    )
+
+
+# What the operation of a retune's stage tells, and where the stage stands meanwhile.
+
+
+LOOK_S, LOOK_SHARE = 2.0, 0.05
+"""Looking costs CPU time, which on a CPU run is the workers' own: not more often than this, and not
+for more of the time."""
+NOTHING_TO_DO = "nothing to do: "
+
+
+@dataclass(slots=True)
+class Watched:
+    """As the progress of a launch or of a verification."""
+
+    notes: Notes
+    progress: RetuneProgress
+    stage: Stage
+    standing: Callable[[Stage, Sequence[OpenStudy]], Standing]
+
+    def note(self, line: str) -> None:
+        if not line.startswith(NOTHING_TO_DO):  # a stage that is over says so itself
+            self.notes.note(line)
+
+    @contextmanager
+    def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:
+        next_look = 0.0
+
+        def look() -> None:
+            nonlocal next_look
+            tick()
+            began = time.monotonic()
+            if began >= next_look:
+                with suppress(*DATABASE_FAILURES):  # what works goes on without it
+                    self.progress.stage(self.standing(self.stage, studies))
+                now = time.monotonic()
+                next_look = now + max(LOOK_S, (now - began) / LOOK_SHARE)
+
+        with self.progress.watching(studies) as tick:
+            look()
+            yield look
+
 
 WORK = (Stage.SEARCH, Stage.REEVALUATION, Stage.CONFIRMATION)
 NOTHING_S = 1e-9

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tuner.launch.request import LaunchRequest
 from tuner.launch.retune_agreement import Agreement, Searched, share_of_search
 from tuner.launch.retune_request import RetuneRequest
-from tuner.launch.verification_request import VerificationRequest
+from tuner.launch.verification import VerificationRequest
 from tuner.spec.margin import MARGIN
 from tuner.spec.retune import Registered
 from tuner.study.group import PREFIX

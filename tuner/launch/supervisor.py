@@ -17,19 +17,78 @@ from pathlib import Path
 from typing import TypeVar
 
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.lock import stopped_holder
+from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE, holder_among, stopped_holder
 from tuner.errors import StudyGoneError, TunerError, UsageError
 from tuner.launch.child import Child
 from tuner.launch.early import EarlyWorkers, no_early_workers
 from tuner.launch.outcome import Outcome
 from tuner.launch.stopping import StopRequests
-from tuner.launch.waits import DeviceWaits
 from tuner.launch.watchdog import Watchdog, kill
 from tuner.launch.work import Work
 from tuner.storage.records import Counts
 from tuner.storage.retry import DATABASE_FAILURES, persistently
 from tuner.worker.heartbeat import FRESH_PROCESS
 from tuner.worker.restart import MAX_RESTARTS
+
+# Says of workers that wait for their devices for whom they wait: they themselves tell only their
+# logs.
+
+
+PATIENT_S = 3.0
+"""Launches that share a device take turns: so long a wait is nothing to speak of."""
+LOOK_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Wait:
+    """Of the worker on one device. What was said stays known when the wait is over, so that turns
+    do not fill pages.
+    """
+
+    since: float | None = None
+    look_at: float = 0.0
+    said: str = ""
+    say_again: float = 0.0
+    is_told: bool = False
+
+
+@dataclass(slots=True)
+class DeviceWaits:
+    """The waits of a launch's workers."""
+
+    _waits: dict[str, _Wait] = field(default_factory=dict)
+
+    def look(self, device: Gpu | CpuCores, phase: str | None) -> None:
+        """What the worker on `device` is at by now; None: there is none."""
+        wait = self._waits.setdefault(device.label, _Wait())
+        now = time.monotonic()
+        if phase != WAITING_FOR_DEVICE:
+            if wait.is_told and wait.since is not None:
+                # A short trial can end between two looks, and its worker with it.
+                end = "waits for its device no longer" if phase is None else "has its device now"
+                _log.warning(
+                    "the worker on %s %s, after %.0f s", device.label, end, now - wait.since
+                )
+            wait.since, wait.is_told = None, False
+            return
+        if wait.since is None:
+            wait.since, wait.look_at = now, now + PATIENT_S
+        if now < wait.look_at:
+            return
+        wait.look_at = now + LOOK_S
+        holder = holder_among(device.lock_names)
+        stopped = holder is not None and holder.is_stopped
+        if now < wait.say_again and not (stopped and str(holder) != wait.said):
+            return
+        wait.said, wait.say_again, wait.is_told = str(holder), now + AGAIN_S, True
+        _log.warning(
+            "the worker on %s waits for its device, for %.0f s by now: %s",
+            device.label,
+            now - wait.since,
+            holder or "another process has it",
+        )
+
 
 T = TypeVar("T")
 POLL_S = 0.25
@@ -40,7 +99,6 @@ WORKER_COMMAND = (sys.executable, "-m", "tuner", "worker")
 _ASKED_TO_STOP = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """How a worker ends that somebody else told to:
 it goes on in a new process, and nothing is held against it."""
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
@@ -12,18 +14,17 @@ from tuner.launch.crew import Crew, deadline
 from tuner.launch.gpu_limit import note_spent, runs_unpaid
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Notes, Progress, Quiet
-from tuner.launch.request import checked, names_of
+from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
 from tuner.launch.stopping import StopRequests
-from tuner.launch.verification_request import VerificationOutcome, VerificationRequest
 from tuner.launch.verification_work import VerificationWork
 from tuner.launch.where import Where, choose_where
 from tuner.storage.database import Database, open_database
 from tuner.storage.remedies import in_one_sentence
-from tuner.storage.url import absolute, parse_url
+from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.code import with_code
 from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
-from tuner.study.own_program import programs_of
+from tuner.study.own_file import programs_of
 from tuner.study.snapshot import snapshot
 from tuner.study.trust import require_trust
 from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
@@ -35,10 +36,65 @@ from tuner.verdict.no_answer import why_none
 from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
 from tuner.verdict.round_allowances import RoundAllowance, allowances, committed_s
 from tuner.verdict.verification_plan import Planned, plan_verification, study_names
-from tuner.verdict.verified import read_verified
+from tuner.verdict.verified import Verified, read_verified
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 __all__ = ["VerificationOutcome", "VerificationRequest", "run"]
+
+
+# What a verification is asked for, and what it says at its end.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationRequest:
+    """Which studies to verify together, and how thoroughly."""
+
+    variants: str | Sequence[str]
+    task: str = "etth"
+    studies: str | None = None
+    """Names of studies, or `group:NAME`, with commas; where not given all searches of
+    `<task>-<variant>`."""
+    top: Number | None = None
+    """Configurations along each front, its knee included (5), or of each round (6)."""
+    choice: Choice | None = None
+    """None: what may be recommended, where there are trials enough to say so; else the front."""
+    seeds: Number | None = None
+    """Of each configuration: 10, of each round 6, of a confirmation 30, of an ablation 10."""
+    stop_early: bool = False
+    confirm: bool = False
+    """Test what each study recommends, on untouched seeds, in place of a verification."""
+    ablate: bool = False
+    """Run what is recommended with one value at a time set back to the default, in place of a
+    verification."""
+    against: str | None = None
+    """Of a confirmation: a variant, or `group:NAME`, whose default's quality is asked for; the
+    first of several variants where none is named."""
+    margin: float | None = None
+    """Of a confirmation; the studies' own where none is said."""
+    budget_s: Positive | None = None
+    """Of a verification: its runs, and those of earlier ones, may have devices for so long; what
+    has not begun by then is taken off the plan."""
+    devices: DeviceChoice = field(default_factory=DeviceChoice)
+    data_dir: Path | None = None
+    storage: str = DEFAULT_URL
+    timeout_s: Positive | None = None
+    trust: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationOutcome:
+    """How a verification ended, and what is verified by now."""
+
+    ended: Outcome
+    verified: dict[str, tuple[Verified, ...]]
+    """By study, in the order of the request."""
+    missing: tuple[str, ...]
+    """What cannot be verified yet, and why."""
+    notes: tuple[str, ...]
+    """All lines that a person would have been told, in order."""
+    printed: str | Mapping[str, str] = ""
+    """What the engine would be told."""
+
 
 TOP, SEEDS = 5, 10
 """Of a front, unless somebody says otherwise."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from tuner.record import Recorded
 from tuner.spec.objectives import axis_title
-from tuner.study.trial_record import TrialRecord
+from tuner.study.results import TrialRecord
 
 WORDS = {"last_value": "the last value", "seasonal_naive": "the value of a season ago"}
 """Of each baseline, as a forecast; a name that is not here stands for itself."""

@@ -5,6 +5,7 @@ One that was cut short in between is made again.
 
 from __future__ import annotations
 
+import shlex
 import warnings
 
 import optuna
@@ -13,19 +14,139 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import TrialState
 from sqlalchemy import Connection, insert
 
+from tuner.display.text import in_code, in_markdown
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import ATTRIBUTE, Membership
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.ranges import FloatRange
+from tuner.spec.space import SearchSpace, condition_in_words
+from tuner.spec.time_objectives import TIMES, TimeObjective
 from tuner.storage import schema
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
-from tuner.storage.optuna.private import study_id_of
+from tuner.storage.optuna.private import storage_of, study_id_of
 from tuner.storage.schema import studies
-from tuner.study.note import describe, save_note
 from tuner.study.own_file import beside_all
 from tuner.study.same_definition import BESIDE
+
+# The note that the dashboard shows beside a study: what it holds, in words, for someone who opens
+# it months later.
+
+
+CHUNK = 2045
+"""Characters of a note that the dashboard keeps in one attribute."""
+
+
+def save_note(study: Study, text: str) -> None:
+    """Store `text` (Markdown) as the study's note.
+
+    These are the attributes that `optuna_dashboard.save_note` writes for a study's first note.
+    Importing that package for it would cost every new study more than a second (it brings
+    scikit-learn); a test reads the note back with it.
+    """
+    storage, study_id = storage_of(study), study_id_of(study)
+    for index, start in enumerate(range(0, len(text), CHUNK)):
+        storage.set_study_system_attr(
+            study_id, f"dashboard:note_str:{index}", text[start : start + CHUNK]
+        )
+    storage.set_study_system_attr(study_id, "dashboard:note_ver", 1)
+
+
+def describe(definition: StudyDefinition) -> str:
+    """What the study is, what its two values mean, and where its search may go. Markdown."""
+    default = (
+        "Trial 0 is the default configuration, unchanged: everything else is measured against it."
+    )
+    decay = definition.space.weight_decay
+    zero = ""
+    if isinstance(decay, FloatRange) and decay.zero:
+        zero = " A `weight_decay` of 0 means exactly none."
+    return "\n".join(
+        [
+            f"## {in_markdown(definition.variant)} on {in_markdown(definition.task_name)}",
+            (
+                f"Architecture: {in_code(definition.architecture.model)} "
+                f"({in_markdown(definition.core_change)})."
+            ),
+            *_program(definition),
+            "### The two objectives, both minimised",
+            _time_objective(definition),
+            _error_objective(definition),
+            "",
+            (
+                f"A trial that reached the limit of {definition.training.max_epochs} epochs has "
+                "`converged` false: its time says when it was cut, not when it converged. tuner "
+                "leaves it off the front; the dashboard's own plot draws it like the others."
+            ),
+            "### The search space",
+            *_space_table(definition.space),
+            "",
+            default + zero,
+        ]
+    )
+
+
+def _program(definition: StudyDefinition) -> list[str]:
+    """What trains in place of tuner's loop, and whose clock it is then."""
+    program = definition.program
+    if program is None:
+        return []
+    words = (
+        f"Each trial runs the program {in_code(shlex.join(program.command))}. Its times are by the "
+        f"clock `{program.clock}` (docs/own-loops.md), and it stops by a rule of its own."
+    )
+    return ["", words, ""]
+
+
+def _time_objective(definition: StudyDefinition) -> str:
+    """What the seconds hold."""
+    objective = TimeObjective(definition.objectives[0])
+    counted = TIMES[objective].note.format(
+        patience=definition.training.patience,
+        min_delta=definition.training.min_delta,
+        target=definition.target_val_loss or 0,
+    )
+    return f"- **{objective}**: {counted}"
+
+
+def _error_objective(definition: StudyDefinition) -> str:
+    """Which error it is, of what."""
+    series = definition.task.get("objective_series")
+    of = f"series {in_markdown(series)}" if series else "all series together"
+    split = "validation" if definition.mql_split == "val" else "test"
+    but = ", its last block left out" if definition.keeps_last_block else ""
+    quality = (
+        f"- **{definition.objectives[1]}**: mean quantile loss on the {split} split{but}, "
+        f"in the units of the data, of {of}."
+    )
+    if definition.mql_split == "test":
+        quality += (
+            " Choosing by it is choosing on the test split: "
+            "the attribute `val_mql` is recorded beside it."
+        )
+    if definition.keeps_last_block:
+        quality += (
+            " It is the mean over the blocks `test_block_mql/1` and so on; the last block is "
+            "forecast by confirmations alone, and they are judged on it."
+        )
+    return quality
+
+
+def _space_table(space: SearchSpace) -> list[str]:
+    reasoned = any(span.reason for span in space.ranges.values())
+    rows = ["| hyperparameter | range |" + " why |" * reasoned, "|---|---|" + "---|" * reasoned]
+    for name, span in space.ranges.items():
+        how = in_markdown(span.in_words())
+        if span.when:
+            how += f", where {in_markdown(condition_in_words(span))}"
+        rows.append(
+            f"| {in_markdown(name)} | {how} |"
+            + (f" {in_markdown(' '.join(span.reason.split()))} |" if reasoned else "")
+        )
+    return rows
+
 
 _MARK = "tuner_definition_hash"
 MEMBERSHIP = ATTRIBUTE

@@ -1,25 +1,138 @@
-"""A file with a class, or a term of the loss, of the user's own: where it lay when its study was
-made, what this host has of it, and the private copy of what this user has run here.
+"""The user's own code that a study runs, a file or a program, as this host has it: the copy that
+this user has run or trusted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.data.cache import user_cache
 from tuner.errors import DataError, UsageError
-from tuner.files.durable import open_plain
-from tuner.files.private_folder import PrivateFolderError
+from tuner.files.durable import open_plain, read_regular, write_durably
+from tuner.files.private_folder import PrivateFolderError, private_folder
 from tuner.models.names import names_file
 from tuner.models.own_modules import files_beside, imported_names, lies_in
 from tuner.spec.definition import StudyDefinition
-from tuner.storage.code_texts import fits, put_source
+from tuner.spec.program import Program
+from tuner.storage.code_texts import MOST_BYTES, fits, put_source
 from tuner.storage.database import Database
-from tuner.study.kept_copies import keep_at, path_of
-from tuner.study.own_program import OwnProgram
+
+# What a study of a program runs on a host, as one text with a hash, and whether this user trusts
+# it there.
+
+
+NAME = "program.json"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProgram:
+    """A command, the folder in which it runs, and the hash of its files."""
+
+    program: Program
+    files_sha256: str | None
+
+    @staticmethod
+    def of(definition: StudyDefinition) -> OwnProgram | None:
+        """None where the study trains a network."""
+        if definition.program is None:
+            return None
+        return OwnProgram(definition.program, definition.model_source)
+
+    @staticmethod
+    def here(program: Program) -> OwnProgram:
+        """With its files as they lie here. Raises UsageError where one cannot be read."""
+        return OwnProgram(program, program.digest())
+
+    @property
+    def path(self) -> Path:
+        """Where it runs."""
+        return Path(self.program.folder)
+
+    @property
+    def content(self) -> bytes:
+        """All that is trusted with it: a document of JSON, the same wherever it is written."""
+        said = {
+            "command": list(self.program.command),
+            "files_sha256": self.files_sha256,
+            "folder": self.program.folder,
+        }
+        return (json.dumps(said, indent=1, sort_keys=True) + "\n").encode()
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    def is_known(self) -> bool:
+        """Whether this user launched or trusted it on this host.
+
+        Raises:
+            PrivateFolderError: others could have written that.
+        """
+        try:
+            path = path_of(self.sha256, NAME)
+        except DataError:
+            return False
+        return path.exists() and is_whole(path, self.sha256)
+
+    def keep(self) -> None:
+        """Trust it from now on, where there is a place to note that."""
+        with contextlib.suppress(OSError, DataError, PrivateFolderError, UsageError):
+            keep_at(path_of(self.sha256, NAME), self.sha256, self.content)
+
+
+def programs_of(definitions: Iterable[StudyDefinition]) -> tuple[str, ...]:
+    """The hashes of the programs that these studies run, each once."""
+    found = (OwnProgram.of(each) for each in definitions)
+    return tuple(dict.fromkeys(each.sha256 for each in found if each is not None))
+
+
+# What this user has run or trusted on this host, by its hash, in a folder of the user's alone.
+
+
+def path_of(sha256: str, name: str) -> Path:
+    """Where the user's copy of what has this hash is, or will be.
+
+    Raises:
+        DataError: there is no place for caches.
+    """
+    return user_cache() / "code" / sha256 / name
+
+
+def is_whole(path: Path, digest: str) -> bool:
+    """Whether this user's own copy is there, as it was.
+
+    Raises:
+        PrivateFolderError: others could have written it.
+    """
+    try:
+        private_folder(path.parent.parent)
+        content = read_regular(path, at_most=MOST_BYTES)
+    except (OSError, ValueError):
+        return False
+    return hashlib.sha256(content).hexdigest() == digest
+
+
+def keep_at(path: Path, sha256: str, content: bytes) -> Path:
+    """The path of this user's own copy, which is made where it is missing or damaged.
+
+    Raises:
+        PrivateFolderError: its folder is not this user's alone.
+        UsageError: it cannot be written.
+    """
+    if not is_whole(path, sha256):
+        private_folder(private_folder(path.parent.parent) / sha256)
+        try:
+            write_durably(path, content)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
 
 _FILE_NAME = re.compile(r"[\w][\w .+-]{0,120}\.py")
 

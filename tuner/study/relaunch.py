@@ -11,28 +11,148 @@ from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.errors import UsageError
+from tuner.config import MqlSplit
+from tuner.errors import TunerError, UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
-from tuner.settings import differing
+from tuner.search.methods import prunes
+from tuner.settings import changes, differing
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.study_settings import resumed
+from tuner.spec.study_settings import StudySettings, resumed
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.study.group import asked_searches, memberships
+from tuner.study.named import snapshot_named
 from tuner.study.open import OpenStudy, check_resumable, list_studies, make_or_resume, open_study
 from tuner.study.recorded_margin import refuse_other_margin
-from tuner.study.relaunch_words import in_words, lowered
+from tuner.study.results import TrialRecord
 from tuner.study.shared_hours import share_launched_hours
-from tuner.study.warm_start import (
-    Front,
-    fronts_of,
-    refuse_what_saw_last_block,
-    warm_start_with,
-)
+
+# What a launch says of a study that was there: what stays as it was, and what changes.
+
+
+def lowered(study: OpenStudy, before: int | None) -> list[str]:
+    """What a lower budget means for others who are at work on the study."""
+    counts = study.ledger.counts()
+    if before is None or counts.budget >= before:
+        return []
+    others = len(study.roster.working())
+    line = f"{study.name}: --trials lowers its budget from {before} to {counts.budget}"
+    if others:
+        who = "1 other worker is" if others == 1 else f"{others} other workers are"
+        line += f"; {who} at work on it, and will end once it is filled"
+    return [line]
+
+
+def in_words(
+    study: OpenStudy,
+    fresh: StudyDefinition,
+    before: SearchPolicy,
+    after: SearchPolicy,
+    said: Collection[str],
+) -> list[str]:
+    """What a study that was there keeps although a new one
+    would not have it, and what of its policy changed; `said` are the fields of it that a launch
+    named.
+    """
+    there = StudySettings.of(study.definition).in_flags()
+    own, new = after.in_flags(), StudySettings.of(fresh).in_flags()
+    kept = [flag for name, flag in there.items() if flag != new[name]]
+    kept += [own[name] for name in differing(SearchPolicy(), after) if name not in said]
+    changed = changes(before, after)
+    pruned, prunes_now = (prunes(each.sampler, each.prune) for each in (before, after))
+    if "prune" not in said and pruned != prunes_now:
+        changed.append("pruning to no pruning" if pruned else "no pruning to pruning")
+    lines = [f"{study.name} changes from {', from '.join(changed)}"] if changed else []
+    return [*lines, f"{study.name} keeps {' '.join(kept)}"] if kept else lines
+
+
+# Beginning a study with what others found: the configurations of their fronts.
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The front of a study, to begin another one with."""
+
+    study: str
+    definition: StudyDefinition
+    records: tuple[TrialRecord, ...]
+
+
+def fronts_of(database: Database, names: str) -> tuple[Front, ...]:
+    """The fronts of studies `NAME[,NAME]`, as `snapshot_named` understands each name.
+
+    Raises:
+        UsageError: no such study or file.
+        TunerError: a study without a finished trial.
+    """
+    fronts = []
+    for name in (part.strip() for part in names.split(",")):
+        if not name:
+            raise UsageError(
+                f"--warm-start: {names!r} holds an empty name; expected e.g. "
+                "etth-original,etth-simple"
+            )
+        found = snapshot_named(name, lambda: database)
+        results = found.results
+        if not results.front:
+            raise TunerError(
+                f"--warm-start: study {name!r} has no finished trial to begin with yet"
+            )
+        fronts.append(Front(name, found.definition, results.front))
+    return tuple(fronts)
+
+
+def refuse_what_saw_last_block(definition: StudyDefinition, fronts: Sequence[Front]) -> None:
+    """Raises UsageError where a study keeps its last block of the test split, and a front was
+    chosen by that block of the same data.
+    """
+    for front in fronts:
+        theirs = front.definition
+        saw = theirs.mql_split == MqlSplit.TEST and theirs.data_hash == definition.data_hash
+        if definition.keeps_last_block and saw:
+            raise UsageError(
+                f"--warm-start: study {front.study!r} chose by the whole test split, of which "
+                f"--mql-split {MqlSplit.ORIGINS} keeps the last block unseen; expected a study "
+                "searched with --mql-split origins or val"
+            )
+
+
+def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
+    """Enqueue the configurations of `fronts` that the study has not had, moved into its space; says
+    what it did.
+
+    Doing it again adds nothing.
+    """
+    space, default = opened.definition.space, opened.definition.defaults.as_dict()
+    had = {
+        configuration(params)
+        for trial in opened.optuna.get_trials(deepcopy=False)
+        if (params := known_params(trial))
+    }
+    added = moved = 0
+    for front in fronts:
+        for record in front.records:
+            params = space.nearest(record.params, default)
+            if configuration(params) in had:
+                continue
+            had.add(configuration(params))
+            changed = configuration(params) != configuration(record.params)
+            origin = f"{front.study}, trial {record.number}" + (
+                ", moved into the space" if changed else ""
+            )
+            opened.optuna.enqueue_trial(params, user_attrs=Recorded(warm_start=origin).to_flat())
+            added, moved = added + 1, moved + changed
+    total = sum(len(front.records) for front in fronts)
+    names = ", ".join(front.study for front in fronts)
+    return (
+        f"{opened.name} tries {added} of the {total} front configurations of {names} first"
+        + (f" ({moved} moved into its space)" if moved else "")
+        + ("" if added == total else "; it has had the others")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

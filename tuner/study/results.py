@@ -9,27 +9,244 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.config import OBJECTIVES
+from tuner.config import OBJECTIVES, StopReason, Value
+from tuner.files import kinds
+from tuner.files.kinds import OverSeeds
 from tuner.pareto import Point, front_indices, hypervolume, reference_point
-from tuner.record import Recorded
+from tuner.record import MEANINGS, SCORES, Recorded
+from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import limits_in_words, violations
 from tuner.spec.policy import SearchPolicy
-from tuner.study.configurations import configurations
 from tuner.study.open import OpenStudy
-from tuner.study.trial_record import TrialRecord
 
-__all__ = [
-    "StudyResults",
-    "TrialRecord",
-    "judged",
-    "read_results",
-    "record_of",
-]
+__all__ = ["StudyResults", "TrialRecord", "judged", "read_results", "record_of"]
+
+
+# What was recorded of several runs of one configuration, as if they were one: of several seeds of
+# a trial, and of several trials.
+
+
+def over_runs(runs: Sequence[Recorded]) -> Recorded:
+    """What each thing of the last run's record comes to over all runs."""
+    last = runs[-1]
+    found: dict[str, Any] = {}
+    for name, meaning in MEANINGS.items():
+        values = [getattr(run, name) for run in runs]
+        if values[-1] is not None:
+            found[name] = _COME_TO[meaning.over_seeds](values)
+    for name in SCORES:
+        found[name] = {
+            series: _median([getattr(run, name).get(series) for run in runs])
+            for series in getattr(last, name)
+        }
+    return dataclasses.replace(last, **found)
+
+
+def _median(values: Sequence[Any]) -> Any:
+    """Of counts, one that occurred; the last where a run has none."""
+    kinds = {type(value) for value in values}
+    if kinds == {int}:
+        return statistics.median_low(values)
+    return statistics.median(values) if kinds <= {int, float} else values[-1]
+
+
+_COME_TO: Mapping[OverSeeds, Callable[[Sequence[Any]], Any]] = {
+    OverSeeds.MEDIAN: _median,
+    OverSeeds.MIN: lambda values: min(each for each in values if each is not None),
+    OverSeeds.MAX: lambda values: max(each for each in values if each is not None),
+    OverSeeds.ANY: any,
+    OverSeeds.ALL: all,
+    OverSeeds.FIRST: lambda values: values[0],
+    OverSeeds.LAST: lambda values: values[-1],
+    OverSeeds.JOINED: lambda values: "; ".join(each for each in values if each),
+}
+
+
+# One trial of a study as a plain record.
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """One trial: true parameter values, objective values (complete trials only) and what was
+    recorded with it. Or all trials of one configuration as if they were one.
+    """
+
+    number: int
+    state: TrialState
+    params: Mapping[str, Value]
+    values: Point | None
+    recorded: Recorded
+    started: str | None
+    ended: str | None
+    objectives: tuple[str, ...] = OBJECTIVES
+    """Names of the values."""
+    feasible: bool = True
+    """False when a finished trial is beyond a limit of the study's policy, as of `--max-time`."""
+    trials: tuple[TrialRecord, ...] = ()
+    """Where it speaks of a configuration of which several trials ended: those with values, by
+    their numbers (`tuner.study.results`). Empty of what is one trial."""
+
+    @property
+    def each_trial(self) -> tuple[TrialRecord, ...]:
+        """The trials with values that it speaks of; of one trial that itself."""
+        return self.trials or (self,)
+
+    @property
+    def runs(self) -> int:
+        """How many trials the values are medians of."""
+        return len(self.each_trial)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Those of these trials."""
+        return tuple(each.number for each in self.each_trial)
+
+    @property
+    def runs_in_words(self) -> str:
+        """`4 runs`; empty of one, which needs no word."""
+        return f"{self.runs} runs" if self.runs > 1 else ""
+
+    @property
+    def converged(self) -> bool:
+        return bool(self.recorded.converged)
+
+    @property
+    def is_default(self) -> bool:
+        return bool(self.recorded.default)
+
+    @property
+    def place(self) -> str:
+        """Host and device that ran it, e.g. `node3,
+        NVIDIA H200 #1`; empty where neither was recorded.
+        """
+        return ", ".join(name for name in (self.recorded.host, self.recorded.device_label) if name)
+
+    @property
+    def named_values(self) -> dict[str, float] | None:
+        """The objective values by their names; None unless complete."""
+        return dict(zip(self.objectives, self.values, strict=True)) if self.values else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: number, parameters, named values, and how the trial ended; of several trials
+        also how many, and which.
+        """
+        plain: dict[str, Any] = {
+            "trial": self.number,
+            "params": self.params,
+            "values": self.named_values,
+            "epochs": self.recorded.epochs,
+            "converged": self.converged,
+            "stopped_by": self.recorded.stopped_by,
+            "device": self.recorded.device_label,
+            "contaminated": self.recorded.contaminated,
+            "default": self.is_default,
+            "feasible": self.feasible,
+        }
+        if self.runs > 1:
+            plain |= {"runs": self.runs, "trials": list(self.numbers)}
+        return plain
+
+
+# The configurations of a study's trials: several trials of one, each with its own seed, are one
+# point of the study.
+
+
+_OF_TIME = frozenset(
+    name
+    for name, meaning in MEANINGS.items()
+    if meaning.kind in (kinds.SECONDS, kinds.SECONDS_EACH, kinds.RATE)
+) | {"contaminated", "contamination"}
+"""What is of the runs alone whose timing nothing disturbed, where there are such."""
+_MISSES = (StopReason.DIVERGED, StopReason.OUT_OF_MEMORY)
+"""Ends without values that speak against the configuration. An error may be anything, and who was
+pruned or set aside was not trained to its end."""
+
+
+def configurations(records: Iterable[TrialRecord]) -> tuple[TrialRecord, ...]:
+    """Each configuration that has a complete trial, in the order of these.
+
+    A configuration with one trial is that trial, unchanged. One with several has the medians of
+    their values, and stands under the number of the first that converged, as in
+    `tuner.verdict.known_runs`. It converged if all its trials did: who trains it next may be as
+    unlucky as the one that did not, and the median of the others does not say so. A run of a
+    verification that missed counts alike.
+    """
+    groups: dict[Configuration | int, list[TrialRecord]] = {}
+    missed: dict[Configuration | int, list[TrialRecord]] = {}
+    for record in records:
+        # Of a trial without parameters nothing says that it repeats another.
+        key = configuration(record.params) if record.params else record.number
+        if record.state == TrialState.COMPLETE and record.values:
+            groups.setdefault(key, []).append(record)
+        elif is_miss(record.state, record.recorded):
+            missed.setdefault(key, []).append(record)
+    return tuple(_as_one(trials, missed.get(key, ())) for key, trials in groups.items())
+
+
+def is_miss(state: TrialState, recorded: Recorded) -> bool:
+    """Whether a trial, or a verification run, ended without values for a reason that is the
+    configuration's own.
+    """
+    failed = state == TrialState.FAIL and recorded.stopped_by in _MISSES
+    return failed or bool(recorded.target_missed)
+
+
+def is_cut(recorded: Recorded) -> bool:
+    """Whether the study's limit of epochs ended a training that else would have gone on: it has
+    figures, of its best epoch until then.
+    """
+    return not recorded.converged and recorded.stopped_by == StopReason.EPOCH_LIMIT
+
+
+def median_values(trials: Sequence[TrialRecord]) -> Point:
+    """Medians of the trials' seconds and MQL. A disturbed timing counts where there is no other."""
+    seconds = [trial.values[0] for trial in _timed(trials) if trial.values]
+    mql = [trial.values[1] for trial in trials if trial.values]
+    return float(statistics.median(seconds)), float(statistics.median(mql))
+
+
+def _as_one(trials: Sequence[TrialRecord], missed: Sequence[TrialRecord]) -> TrialRecord:
+    """The complete trials of one configuration, of which others `missed`."""
+    if len(trials) == 1 and not missed:
+        return trials[0]
+    trials = sorted(trials, key=lambda trial: trial.number)
+    first = next((trial for trial in trials if trial.converged), trials[0])
+    ended = [trial.ended for trial in trials if trial.ended is not None]
+    return dataclasses.replace(
+        first,
+        values=median_values(trials),
+        recorded=_recorded(trials, missed),
+        started=min((t.started for t in trials if t.started is not None), default=None),
+        ended=max(ended, default=None),
+        trials=tuple(trials),
+    )
+
+
+def _recorded(trials: Sequence[TrialRecord], missed: Sequence[TrialRecord]) -> Recorded:
+    found = over_runs([trial.recorded for trial in trials])
+    clean, times = _timed(trials), {}
+    if len(clean) < len(trials):
+        timed = over_runs([trial.recorded for trial in clean])
+        times = {name: getattr(timed, name) for name in _OF_TIME}
+    cut = next((t for t in (*trials, *missed) if not t.converged), None)
+    # What is kept of each seed's training stays with its trial.
+    own: dict[str, Any] = {"runs": None, "timings": None, "seeds": None}
+    own["default"] = any(trial.is_default for trial in (*trials, *missed)) or None
+    if cut is not None:
+        own |= {"converged": False, "stopped_by": cut.recorded.stopped_by}
+    return dataclasses.replace(found, **times, **own)
+
+
+def _timed(trials: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
+    return [trial for trial in trials if not trial.recorded.contaminated] or trials
+
 
 _NO_LIMITS = SearchPolicy()
 

@@ -32,7 +32,7 @@ from tuner.record import Recorded, names_in
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult
-from tuner.study.over_runs import over_runs
+from tuner.study.results import over_runs
 from tuner.training import EpochRecord
 from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.engines.choose import identifying_backend

@@ -8,8 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.study.results import StudyResults
-from tuner.study.trial_record import TrialRecord
+from tuner.study.results import StudyResults, TrialRecord
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.verified import Verified
 

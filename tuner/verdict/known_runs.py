@@ -14,8 +14,7 @@ from tuner.record import Recorded
 from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import values_of
 from tuner.storage.queue.runs import VerificationRun
-from tuner.study.configurations import is_cut, is_miss
-from tuner.study.results import TrialRecord
+from tuner.study.results import TrialRecord, is_cut, is_miss
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from
 

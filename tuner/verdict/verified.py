@@ -14,8 +14,8 @@ from tuner.record import Recorded
 from tuner.spec.objectives import axis_title
 from tuner.storage.queue.plans import cut_default, stands_apart
 from tuner.storage.queue.runs import VerificationRun
-from tuner.study.configurations import is_cut
 from tuner.study.open import OpenStudy
+from tuner.study.results import is_cut
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.questions import sample_name
 from tuner.verdict.queue import verifications_of

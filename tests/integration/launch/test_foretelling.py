@@ -12,8 +12,8 @@ from tests.support.small_study import definition
 from tuner.data.task import demo_task
 from tuner.devices import CpuCores
 from tuner.errors import TunerError
-from tuner.launch import foretelling
-from tuner.launch.foretelling import LEAST_TRIALS, foretell
+from tuner.launch import launcher
+from tuner.launch.launcher import LEAST_TRIALS, foretell
 from tuner.storage.database import Database
 from tuner.study.open import OpenStudy, create_or_resume
 
@@ -50,7 +50,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         tried.append(opened.name)
         raise TunerError("the measuring process ended (SIGKILL)\nafter 3 s")
 
-    monkeypatch.setattr(foretelling, "_measured", fails)
+    monkeypatch.setattr(launcher, "_measured", fails)
     return tried
 
 

@@ -12,14 +12,14 @@ from tests.support.drawn_verifications import verify_all
 from tests.support.planned_confirmations import SEEDS, known, unregistered
 from tuner.errors import UsageError
 from tuner.launch import DeviceChoice, Outcome, StopRequests, retune, verification
-from tuner.launch.retune import RetuneRequest
-from tuner.launch.retune_agreement import Agreement, agreement
-from tuner.launch.retune_checks import (
+from tuner.launch.retune import (
     RegistrationChangedError,
+    RetuneRequest,
     all_has_run,
     refuse_other_data,
     register,
 )
+from tuner.launch.retune_agreement import Agreement, agreement
 from tuner.launch.retune_steps import search_request
 from tuner.launch.stages import Stage
 from tuner.spec.policy import SearchPolicy
@@ -27,7 +27,7 @@ from tuner.spec.retune import Registered
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
-from tuner.study.archive.json_form import as_dict, from_dict
+from tuner.study.archive.file import as_dict, from_dict
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import register_retune, registered_in
 from tuner.study.transfer import restore

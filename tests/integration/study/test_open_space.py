@@ -38,10 +38,10 @@ from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume
+from tuner.study.relaunch import fronts_of, warm_start_with
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import over_space, restore
-from tuner.study.warm_start import fronts_of, warm_start_with
 from tuner.verdict.ablation import set_back
 from tuner.verdict.explain import explain_study
 
@@ -152,7 +152,7 @@ def test_the_study_travels_and_a_changed_file_of_it_is_refused(
     again = restore(study.database, archive, "twin")
     assert read_results(again).records == read_results(study).records
 
-    from tuner.study.archive.json_form import as_dict, from_dict
+    from tuner.study.archive.file import as_dict, from_dict
 
     plain = as_dict(archive)
     for wrong, words in (

@@ -29,10 +29,10 @@ from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy
+from tuner.study.relaunch import fronts_of, warm_start_with
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import over_space, restore
-from tuner.study.warm_start import fronts_of, warm_start_with
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.explain import explain_study

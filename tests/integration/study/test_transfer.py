@@ -24,10 +24,9 @@ from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, create_or_resume, list_studies, open_study
-from tuner.study.relaunch import change_policy
+from tuner.study.relaunch import change_policy, fronts_of, warm_start_with
 from tuner.study.results import read_results
 from tuner.study.transfer import over_space, restore
-from tuner.study.warm_start import fronts_of, warm_start_with
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,7 @@ from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, write_archive
 from tuner.study.code import code_of, with_code
 from tuner.study.open import OpenStudy, create_or_resume, open_study
-from tuner.study.own_file import keep_code
-from tuner.study.own_program import OwnProgram
+from tuner.study.own_file import OwnProgram, keep_code
 
 QUICK = "say(started=True); time.sleep(.02); epoch(1, .5); say(final={'test_mql': 1})"
 

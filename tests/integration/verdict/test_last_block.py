@@ -29,9 +29,9 @@ from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, open_study
+from tuner.study.relaunch import fronts_of, refuse_what_saw_last_block
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.study.transfer import restore
-from tuner.study.warm_start import fronts_of, refuse_what_saw_last_block
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation import runs_to_learn_from

@@ -16,7 +16,7 @@ from tests.support.collected_kernels import (
 )
 from tuner.cli.run import run
 from tuner.cli.warm import NOBODY_TOLD
-from tuner.launch import compiling
+from tuner.launch import background
 from tuner.trial.ahead.compile_progress import Progress
 from tuner.trial.ahead.ready_stamp import Ready, stamp_path, write_stamp
 
@@ -144,9 +144,9 @@ def test_a_failure_is_one_line_and_exit_code_1(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    start, command = compiling.CompilingProcess.start, ["/bin/sh", "-c", script]
+    start, command = background.CompilingProcess.start, ["/bin/sh", "-c", script]
     monkeypatch.setattr(
-        compiling.CompilingProcess,
+        background.CompilingProcess,
         "start",
         lambda order, environment, log: start(order, environment, log, command),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuner.launch.crew import Crew, deadline
-from tuner.launch.foretelling import LEAST_TIMEOUT_S, worth_measuring
+from tuner.launch.launcher import LEAST_TIMEOUT_S, worth_measuring
 
 
 def left_s(until: float | None) -> float | None:

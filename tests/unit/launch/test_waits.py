@@ -7,8 +7,8 @@ import pytest
 from tuner.devices import CpuCores
 from tuner.devices.holder import Holder
 from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE
-from tuner.launch import waits
-from tuner.launch.waits import PATIENT_S, DeviceWaits
+from tuner.launch import supervisor
+from tuner.launch.supervisor import PATIENT_S, DeviceWaits
 
 DEVICE = CpuCores((0,))
 HOLDER = Holder(pid=12, host="there", born="1.0")
@@ -18,9 +18,9 @@ HAS_IT = "process 12 on there has it, in another container or on another machine
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("tuner.launch.waits.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tuner.launch.supervisor.time.monotonic", lambda: now[0])
     monkeypatch.setattr(
-        waits, "holder_among", lambda names: HOLDER if names == DEVICE.lock_names else None
+        supervisor, "holder_among", lambda names: HOLDER if names == DEVICE.lock_names else None
     )
     return now
 

@@ -19,7 +19,7 @@ from tuner.spec.objectives import objective_names, values_of, violations
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
 from tuner.spec.time_objectives import time_to_target
-from tuner.study.note import describe
+from tuner.study.create import describe
 from tuner.study.results import StudyResults, TrialRecord, judged
 
 POLICY = SearchPolicy(max_time_s=10.0, max_mql=0.8, max_memory_bytes=1000)

@@ -18,7 +18,7 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.objectives import axis_title, heading
 from tuner.spec.study_file import load_study_file
 from tuner.spec.time_objectives import TIMES, Ended, Running, TimeObjective, measured_times
-from tuner.study.note import describe
+from tuner.study.create import describe
 
 PATIENCE, MIN_DELTA, TARGET = 5, 1e-5, 0.55
 

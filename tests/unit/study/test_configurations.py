@@ -20,8 +20,7 @@ from tuner.report.figures.series import common_reference, front_series, trade_se
 from tuner.report.terminal.live_picture import Look, picture
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.records import Counts
-from tuner.study.configurations import configurations, median_values
-from tuner.study.results import StudyResults, TrialRecord, judged
+from tuner.study.results import StudyResults, TrialRecord, configurations, judged, median_values
 
 A, B, C, D = (
     {

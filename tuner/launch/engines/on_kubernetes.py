@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import UsageError
-from tuner.launch.engines.how_many import workers_asked
-from tuner.launch.engines.placement import Placement
-from tuner.launch.engines.worker_command import WorkerCommand
+from tuner.launch.engines.placement import Placement, WorkerCommand, workers_asked
 from tuner.launch.request import DeviceChoice
 from tuner.storage.url import DatabaseUrl
 

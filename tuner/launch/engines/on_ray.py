@@ -6,27 +6,261 @@ Placement, restarts of what was lost and the size of the cluster are Ray's.
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import platform
 import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 from pydantic import Field
 
-from tuner.errors import TunerError, UsageError
+from tuner.errors import INTERRUPTED, TERMINATED, TunerError, UsageError
+from tuner.files.environment import STORAGE_VARIABLE
 from tuner.files.plain import Label, Strict
-from tuner.launch.engines.how_many import workers_asked
-from tuner.launch.engines.placement import Place, Placement, PlaceState
-from tuner.launch.engines.ray_connection import LOCAL, STARTED, connected, refuse_unreachable
-from tuner.launch.engines.ray_place import PlacedProcess, WorkerPlace
-from tuner.launch.engines.settings import read_settings
-from tuner.launch.engines.worker_command import WorkerCommand
+from tuner.launch.child import last_line
+from tuner.launch.engines.placement import (
+    Place,
+    Placement,
+    PlaceState,
+    WorkerCommand,
+    read_settings,
+    workers_asked,
+)
 from tuner.launch.request import DeviceChoice
 from tuner.storage.url import DatabaseUrl
 from tuner.version import __version__
+from tuner.worker.restart import MAX_RESTARTS
+
+# The connection of this process to a Ray cluster.
+
+
+ADDRESS_VARIABLE = "RAY_ADDRESS"
+CLUSTER, LOCAL = "tuner", "tuner-local"
+"""The namespace of our actors, in a cluster that runs already and in one that is started here."""
+STARTED = (
+    "no Ray cluster runs on this host: one is started here for this command, and ends with it "
+    f"(another cluster: {ADDRESS_VARIABLE}=HOST:PORT)"
+)
+_REFUSED = "Unauthenticated"
+REACH_S = 5.0
+
+
+def connected(address: str | None, *, may_start: bool = False) -> Any:
+    """The module `ray`, connected to the cluster at `address` from now on; None: the one that
+    RAY_ADDRESS names, or that runs on this host. Where none does and none is named, one of this
+    host alone is started if it `may_start`, as Ray's users expect.
+
+    Raises:
+        UsageError: the address is none.
+        TunerError: no cluster can be reached there.
+    """
+    where = address or os.environ.get(ADDRESS_VARIABLE)
+    if where:
+        refuse_unreachable(where)
+    import ray
+
+    if ray.is_initialized():
+        return ray
+    with _heard() as heard:
+        try:
+            try:
+                _begin(ray, address or "auto", CLUSTER)
+            except ConnectionError:
+                if where or not may_start or _REFUSED in heard():
+                    raise
+                _begin(ray, "local", LOCAL)
+        except Exception as error:  # noqa: BLE001 - it raises whatever its parts raise
+            said = heard()
+            why = "it takes no such token" if _REFUSED in said else _first_line(error)
+            raise unreachable(where, why) from None
+    return ray
+
+
+def _begin(ray: Any, address: str, namespace: str) -> None:
+    level = logging.WARNING
+    ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=level)
+
+
+def unreachable(where: str | None, why: str) -> TunerError:
+    return TunerError(
+        f"no Ray cluster can be reached at {where or 'this host'}: {why.rstrip('. ')}; start one "
+        f"with 'ray start --head', name another with {ADDRESS_VARIABLE}=HOST:PORT, and if it asks "
+        "for a token, set RAY_AUTH_TOKEN"
+    )
+
+
+def refuse_unreachable(where: str) -> None:
+    """At once: Ray itself would try for minutes.
+
+    Raises:
+        UsageError: the address is none.
+        TunerError: nobody listens there.
+    """
+    host, colon, port = where.removeprefix("ray://").partition("/")[0].rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - ports
+        if where in ("auto", "local"):
+            return
+        raise UsageError(f"{where!r} is no address of a Ray cluster; expected HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_S).close()
+    except OSError as error:
+        raise unreachable(where, error.strerror or str(error)) from None
+
+
+@contextmanager
+def _heard() -> Iterator[Callable[[], str]]:
+    """What is written to stderr meanwhile, kept back: Ray's C++ parts write there past Python, and
+    the reason why a cluster refuses stands nowhere else.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+
+        def so_far() -> str:
+            file.seek(0)
+            return file.read().decode(errors="replace")
+
+        os.dup2(file.fileno(), 2)
+        try:
+            yield so_far
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+
+
+# What runs on a Ray cluster: an actor with one worker below it, which ends with the actor.
+
+
+LONG_S = 10.0
+"""Whatever ends a worker that lived so long did not come with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedProcess:
+    """How the worker of an actor is."""
+
+    host: str
+    pid: int
+    code: int | None
+    """Its exit code, once it has ended."""
+    last_words: str
+
+
+class WorkerPlace:
+    """One worker, as long as the actor lives."""
+
+    def __init__(self, words: Sequence[str], storage: str, folder: str, version: str) -> None:
+        """Begin the worker.
+
+        Args:
+            words: its command line, from `tuner` on.
+            storage: the database's address, with its password.
+            folder: where it works, if this node has such a folder.
+            version: of the tuner that asks.
+        """
+        self._words = words
+        self._environment = {**os.environ, STORAGE_VARIABLE: storage}
+        self._folder = _own_folder() if _logs_of(Path(folder)) is None else Path(folder)
+        self._refusal = ""
+        if version != __version__:
+            self._refusal = (
+                f"{platform.node()} has tuner {__version__}, the launch is of tuner {version}; "
+                "install the same on all nodes"
+            )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0.0
+        self._kills = 0
+        """In a row, each soon after it had begun."""
+        self._stopped = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Have it work, where it does not."""
+        if self._refusal or (self._process is not None and self._process.poll() is None):
+            return
+        logs = _logs_of(self._folder)
+        if logs is None:
+            self._refusal = f"{platform.node()}: {self._folder} cannot be written to"
+            return
+        self._log = logs / f"placed-{platform.node()}-{os.getpid()}.log"
+        self._began = time.monotonic()
+        command = [sys.executable, "-m", "tuner", *self._words[1:]]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--supervised-by", str(os.getpid())],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )
+
+    def look(self) -> PlacedProcess:
+        """How the worker is. One that somebody killed is begun again first: it has not failed."""
+        if self._process is None:
+            return PlacedProcess(platform.node(), 0, UsageError.exit_code, self._refusal)
+        code = self._process.poll()
+        if code is not None and self._was_killed(code):
+            self.begin()
+            code = None
+        words = last_line(self._log) if code is not None else ""
+        return PlacedProcess(platform.node(), self._process.pid, code, words)
+
+    def stop(self) -> None:
+        """Have the worker hand back what it runs."""
+        self._stopped = True
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    def _was_killed(self, code: int) -> bool:
+        """Whether it was, and not so often that it must be the worker's own doing."""
+        if self._stopped or not (code < 0 or code in (INTERRUPTED, TERMINATED)):
+            return False
+        lived_s = time.monotonic() - self._began
+        self._kills = self._kills + 1 if lived_s < LONG_S else 1
+        return self._kills <= MAX_RESTARTS
+
+
+def _logs_of(folder: Path) -> Path | None:
+    """Where a worker's words go that works in this folder, which is to be there; None where
+    nothing can be written.
+    """
+    logs = folder / "storage" / "logs"
+    if not folder.is_dir():
+        return None
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return logs if os.access(logs, os.W_OK) else None
+
+
+def _own_folder() -> Path:
+    """Of this user on this node: what a worker left there is found by the next one."""
+    folder = platformdirs.user_state_path("tuner")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 ANSWER_S = 2.0

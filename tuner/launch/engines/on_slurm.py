@@ -19,13 +19,16 @@ from tuner.errors import UsageError
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.child import last_line
 from tuner.launch.engines import slurm_client
-from tuner.launch.engines.how_many import workers_asked
-from tuner.launch.engines.placement import Place, Placement, PlaceState
-from tuner.launch.engines.settings import read_settings
+from tuner.launch.engines.placement import (
+    Place,
+    Placement,
+    PlaceState,
+    WorkerCommand,
+    read_settings,
+    workers_asked,
+)
 from tuner.launch.engines.slurm_client import CHECK, SlurmSilentError, Task, slurm_environment
-from tuner.launch.engines.slurm_script import LOGS, batch_script, cores_of, log_of
-from tuner.launch.engines.slurm_settings import SlurmSettings
-from tuner.launch.engines.worker_command import WorkerCommand
+from tuner.launch.engines.slurm_script import LOGS, SlurmSettings, batch_script, cores_of, log_of
 from tuner.launch.request import DeviceChoice
 from tuner.storage.url import DatabaseUrl
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tuner.errors import StudyGoneError, TunerError
-from tuner.launch.engines.placement import Engine, Place, Placement, PlaceState
-from tuner.launch.engines.worker_command import WorkerCommand
+from tuner.launch.engines.placement import Engine, Place, Placement, PlaceState, WorkerCommand
 from tuner.launch.outcome import Outcome
 from tuner.launch.stopping import StopRequests
 from tuner.launch.work import Work

@@ -6,10 +6,58 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
-from tuner.launch.engines.worker_command import WorkerCommand
+from pydantic import BaseModel, ValidationError
+
+from tuner.errors import UsageError
+from tuner.files.plain import explained
+from tuner.files.toml_file import read_toml
+from tuner.launch.request import DeviceChoice
 from tuner.storage.url import DatabaseUrl
+
+# The command line of a worker that an engine places: the same on all of them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCommand:
+    """What each of the workers is to do, and on what kind of device."""
+
+    studies: str
+    """Their names, with commas."""
+    address: DatabaseUrl
+    """With its password: it goes into the environment of a worker, never on a command line."""
+    cores: int | None
+    """So many of the host's cores, which no other worker there has; None: a GPU."""
+    verify: bool = False
+    task: Path | None = None
+    """The task file, where there is one; the worker's host has it under the same path."""
+    data_dir: str | None = None
+    """A folder, absolute, or a URL."""
+    hang_limit_s: float | None = None
+    trusted_code: tuple[str, ...] = ()
+    """Hashes of files that the database has and the worker's host may not have."""
+
+    def words(self) -> tuple[str, ...]:
+        """The command line, from `tuner` on. It names no secret."""
+        words = ["tuner", "worker", "--study", self.studies, "--keep-alive"]
+        words += ["--gpu", "free"] if self.cores is None else ["--cpu", "--cores", self._cores]
+        if self.verify:
+            words.append("--verify")
+        if self.task is not None:
+            words += ["--task", str(self.task.absolute())]
+        if self.data_dir is not None:
+            words += ["--data-dir", self.data_dir]
+        if self.hang_limit_s is not None:
+            words += ["--hang-limit", f"{self.hang_limit_s:g}s"]
+        if self.trusted_code:
+            words += ["--trust-code", ",".join(self.trusted_code)]
+        return tuple(words)
+
+    @property
+    def _cores(self) -> str:
+        return f"free:{self.cores}"
 
 
 class PlaceState(StrEnum):
@@ -92,3 +140,84 @@ class Engine(Protocol):
         Raises:
             UsageError: it is told nothing that could be written down.
         """
+
+
+# What an engine is told beside the number of workers: `KEY=VALUE` with commas, or a TOML file.
+
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+def read_settings(kind: type[Settings], text: str | None, *, table: str) -> Settings:
+    """The settings as typed, those that were not said with their defaults.
+
+    Args:
+        kind: its fields are the keys.
+        text: `KEY=VALUE` with commas, or a path that ends in `.toml`; None: nothing is said.
+        table: the file's table that is meant, `slurm` for `[slurm]`.
+
+    Raises:
+        UsageError: a key that is none, a value that its key does not take, or a file that is
+            missing or wrong.
+    """
+    keys = [field.alias or name for name, field in kind.model_fields.items()]
+    if text is None:
+        said: Mapping[str, object] = {}
+    elif text.endswith(".toml") and text.partition("=")[0].strip() not in keys:
+        said = _table(Path(text).expanduser(), table)
+    else:
+        said = _pairs(text)
+    try:
+        return kind.model_validate(said)
+    except ValidationError as error:
+        raise UsageError(
+            f"--placement: {explained(error)}; its keys are {', '.join(keys)}"
+        ) from None
+
+
+def _pairs(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in text.split(","):
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(
+                f"--placement: {pair!r} is no KEY=VALUE; expected e.g. partition=gpu,time=2:00:00, "
+                "or the path of a .toml file"
+            )
+        if key.strip() in found:
+            raise UsageError(f"--placement: {key.strip()!r} is named twice; name each key once")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _table(path: Path, table: str) -> Mapping[str, object]:
+    content = read_toml(path).data
+    found = content.get(table)
+    if not isinstance(found, dict):
+        raise UsageError(f"--placement: {path} has no table [{table}]")
+    return found
+
+
+# How many workers an engine is to place, where it cannot tell how many GPUs there are.
+
+
+def workers_asked(choice: DeviceChoice) -> int:
+    """The number that `--gpus` or `--workers` says.
+
+    Raises:
+        UsageError: neither does, or it is no number.
+    """
+    if choice.cpu:
+        if choice.workers is None:
+            raise UsageError(f"--cpu --on {choice.on}: say how many workers with --workers N")
+        return choice.workers
+    wanted = choice.gpus
+    if wanted is None:
+        raise UsageError(f"--on {choice.on}: say how many GPUs with --gpus N, or --cpu --workers N")
+    if not wanted.isdecimal() or not wanted.isascii() or not 0 < len(wanted) < 7:  # noqa: PLR2004
+        raise UsageError(
+            f"--gpus: {wanted!r} with --on {choice.on} is how many GPUs; expected e.g. 4"
+        )
+    if int(wanted) == 0:
+        raise UsageError(f"--gpus: 0 with --on {choice.on}; expected at least 1")
+    return int(wanted)

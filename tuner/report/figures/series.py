@@ -22,8 +22,7 @@ from tuner.report.figures.trade import TradeSeries
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.stints import Stint
 from tuner.study.baselines import baselines_of
-from tuner.study.configurations import median_values
-from tuner.study.results import StudyResults, TrialRecord
+from tuner.study.results import StudyResults, TrialRecord, median_values
 from tuner.study.snapshot import Curves
 from tuner.study.throughput import Throughput, throughput_of
 from tuner.verdict.verified import Verified

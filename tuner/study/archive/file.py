@@ -8,16 +8,415 @@ Names ending in `.gz` are compressed; the same study gives the same bytes.
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import functools
 import gzip
+import hashlib
 import json
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
+from optuna.trial import TrialState
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
+
+from tuner.config import Value
 from tuner.errors import StorageError, UsageError
 from tuner.files.durable import open_plain, put
-from tuner.files.plain import UNREADABLE, excerpt, explained, read_json
+from tuner.files.kinds import LARGEST_FIGURE, MOST_EPOCHS
+from tuner.files.plain import (
+    UNREADABLE,
+    Count,
+    Label,
+    Loose,
+    PlainTable,
+    excerpt,
+    explained,
+    harmless_data,
+    read_json,
+    refuse_long_name,
+)
+from tuner.record import Recorded, checked
+from tuner.spec.configuration import PartOfConfiguration
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.ranges import ChoiceRange, ChoiceValue, is_number
+from tuner.spec.retune import Registered
+from tuner.spec.space import SearchSpace
+from tuner.storage.code_texts import MOST_BYTES
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.plans import StoredPlan
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.records import TrialResult
 from tuner.study.archive.content import Archive
-from tuner.study.archive.json_form import FORMAT, VERSION, as_dict, from_dict, from_json
+from tuner.study.results import TrialRecord
+
+# An exported study as plain data: every field with its type and range, before anything reads it.
+
+
+MOST_TRIALS = 1_000_000
+MOST_REPEATS = 1_000_000
+
+Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
+Span = Annotated[float, Field(gt=0, le=LARGEST_FIGURE)]
+Number = Annotated[int, Field(ge=0, lt=MOST_TRIALS)]
+
+
+def _moment(text: str) -> str:
+    if datetime.datetime.fromisoformat(text).tzinfo is not None:
+        raise ValueError(f"{text} has an offset; moments are in UTC and do not say so")
+    return text
+
+
+Moment = Annotated[str, Field(max_length=40), AfterValidator(_moment)]
+
+
+def _recorded(value: Any) -> Recorded:
+    if not isinstance(value, dict):
+        raise ValueError("should be a table")  # noqa: TRY004 - what pydantic takes for an answer
+    for name in value:
+        refuse_long_name(name, of="attribute ")
+    return checked(value)
+
+
+StoredRecord = Annotated[Recorded, PlainValidator(_recorded)]
+Values = tuple[Span, Figure]
+
+
+class Trial(Loose):
+    """A trial with its record."""
+
+    number: Number
+    state: Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING"]
+    params: dict[Label, ChoiceValue]
+    values: Values | None = None
+    started: Moment | None
+    ended: Moment | None
+    attributes: StoredRecord
+    notes: dict[Label, Count] | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        complete = self.state == "COMPLETE"
+        if complete != (self.values is not None):
+            raise ValueError(
+                f"trial {self.number} is {self.state} {'without' if complete else 'with'} values"
+            )
+        PartOfConfiguration.model_validate(self.params, strict=True)
+        return self
+
+
+class Curve(Loose):
+    """The columns of a learning curve."""
+
+    epoch: tuple[Annotated[int, Field(ge=0, le=MOST_EPOCHS)], ...]
+    repeat: tuple[Annotated[int, Field(ge=0, le=MOST_REPEATS)], ...]
+    train_loss: tuple[Figure | None, ...]
+    val_loss: tuple[Figure | None, ...]
+    learning_rate: tuple[Figure, ...]
+    elapsed_s: tuple[Figure, ...]
+
+    @model_validator(mode="after")
+    def _is_a_table(self) -> Self:
+        if len({len(getattr(self, name)) for name in type(self).model_fields}) > 1:
+            raise ValueError("a curve's columns are not of one length")
+        if len(set(zip(self.repeat, self.epoch, strict=True))) < len(self.epoch):
+            raise ValueError("a curve has an epoch twice")
+        return self
+
+
+class Result(Loose):
+    """What a verification run came to."""
+
+    state: Literal["COMPLETE", "PRUNED", "FAIL", "WAITING"]
+    values: Values | None
+    attributes: StoredRecord
+    constraints: dict[Label, Figure] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.state == "COMPLETE") != (self.values is not None):
+            raise ValueError(f"a verification run is {self.state} and its values are {self.values}")
+        return self
+
+    def as_result(self) -> TrialResult:
+        return TrialResult(TrialState[self.state], self.values, self.attributes, self.constraints)
+
+
+@functools.lru_cache(maxsize=64)
+def _plan_of(text: str) -> StoredPlan:
+    """One for all runs of a session, which have the same."""
+    return StoredPlan.model_validate_json(text, strict=True)
+
+
+@functools.lru_cache(maxsize=64)
+def _plain(text: str) -> Any:
+    """One for all of them, too."""
+    return harmless_data(read_json(text))
+
+
+class Run(Loose):
+    """A verification run that ended."""
+
+    trial_number: Number
+    params: dict[Label, ChoiceValue]
+    seed: Count
+    block: Number
+    place: Number
+    session: Annotated[Label, Field(max_length=32)]
+    plan: Annotated[dict[str, Any], BeforeValidator(lambda given: _plain(json.dumps(given)))]
+    state: Literal["finished", "skipped"]
+    losses: Number
+    worker: Annotated[Label, Field(max_length=120)] | None
+    result: Result | None
+
+    @functools.cached_property
+    def design(self) -> StoredPlan:
+        """What of its plan is read."""
+        return _plan_of(json.dumps(self.plan))
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        PartOfConfiguration.model_validate(self.params, strict=True)
+        if self.result is None:
+            raise ValueError(
+                f"a verification run of trial {self.trial_number} ended without a result"
+            )
+        if self.state == "skipped" and self.result.attributes.look not in self.design.looks:
+            raise ValueError(
+                f"a verification run of trial {self.trial_number} was skipped at no planned look"
+            )
+        return self
+
+
+class ArchivedStudy(Loose):
+    """The whole document, but for its definition and policy, which have readers of their own."""
+
+    exported_by: Label
+    name: Label
+    definition: PlainTable
+    code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
+    """Absent where no class of somebody's own is in it."""
+    loss_code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
+    """Absent where its training loss has no term of somebody's own."""
+    search: Membership | None = None
+    """Absent from files of before there were groups: then it is by itself."""
+    policy: PlainTable
+    budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
+    retune: Registered | None = None
+    """Absent where no retune is registered with it."""
+    without_result_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Absent where all of its device time came to results."""
+    device_model: Annotated[Label, Field(max_length=200)] | None
+    trials: tuple[Trial, ...] = Field(max_length=MOST_TRIALS)
+    curves: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Curve]
+    verifications: tuple[Run, ...] = Field(max_length=MOST_TRIALS)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if [trial.number for trial in self.trials] != list(
+            range(len(self.trials))
+        ):  # as the database will number them
+            raise ValueError("its trials are not 0, 1, 2 and so on")
+        ended = {trial.number for trial in self.trials if trial.state not in ("WAITING", "RUNNING")}
+        if others := {int(number) for number in self.curves} - ended:
+            raise ValueError(f"there are curves of trials that did not end: {sorted(others)[:9]}")
+        complete = {trial.number for trial in self.trials if trial.state == "COMPLETE"}
+        seen: set[tuple[int, int]] = set()
+        for run in self.verifications:
+            if run.trial_number not in complete:
+                raise ValueError(
+                    f"there is a verification run of trial {run.trial_number}, which is not "
+                    "complete"
+                )
+            if (run.trial_number, run.seed) in seen:
+                raise ValueError(f"trial {run.trial_number} is verified twice on seed {run.seed}")
+            seen.add((run.trial_number, run.seed))
+            if others := run.design.picked(self.name) - complete:
+                raise ValueError(
+                    f"a verification picked trial {min(others)}, which is not complete"
+                )
+        return self
+
+
+# An exported study as plain data, as JSON has it.
+
+
+FORMAT = "tuner study"
+VERSION = 1
+_FLOATS = ("train_loss", "val_loss", "learning_rate", "elapsed_s")
+_RUN = (
+    "trial_number",
+    "params",
+    "seed",
+    "block",
+    "place",
+    "session",
+    "plan",
+    "state",
+    "losses",
+    "worker",
+)
+ROUNDING = 1e-9
+"""By how much a database may have rounded the end of a range."""
+
+
+def as_dict(archive: Archive) -> dict[str, Any]:
+    """The whole document."""
+    retune = archive.retune
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "exported_by": archive.exported_by,
+        "name": archive.name,
+        "definition": archive.definition.as_dict(),
+        "definition_hash": archive.definition.identity(),
+        **({"code": archive.code} if archive.code is not None else {}),
+        **({"loss_code": archive.loss_code} if archive.loss_code is not None else {}),
+        "search": archive.membership.model_dump(),
+        "policy": json.loads(archive.policy.to_json()),
+        "budget": archive.budget,
+        **({"retune": retune.model_dump(mode="json")} if retune is not None else {}),
+        **({"without_result_s": archive.without_result_s} if archive.without_result_s else {}),
+        "device_model": archive.device_model,
+        "trials": [_trial(record, archive.notes.get(record.number)) for record in archive.records],
+        "curves": {str(number): _columns(rows) for number, rows in sorted(archive.curves.items())},
+        "verifications": [_verification(run) for run in archive.verifications],
+    }
+
+
+def from_dict(data: Mapping[str, Any]) -> Archive:
+    """The same as `from_json` of plain data."""
+    return from_json(json.dumps(data))
+
+
+def from_json(text: str | bytes) -> Archive:
+    """What a document holds, which `read_json` has taken for plain; bytes are UTF-8.
+
+    Raises:
+        ValueError: it is not as `as_dict` writes one, or its trials are outside of its space.
+        StorageError: a newer tuner wrote its policy.
+    """
+    study = ArchivedStudy.model_validate_json(text, strict=True)
+    # A program's clock had a version once.
+    study.definition.get("process", {}).pop("clock_version", None)
+    definition = StudyDefinition.from_dict(study.definition)
+    for trial in study.trials:
+        whole = trial.state == "COMPLETE"
+        if outside := _outside(definition.space, trial.params, whole=whole):
+            raise ValueError(f"trial {trial.number}: {outside}")
+    for run in study.verifications:
+        if lacks := _outside(definition.space, run.params, whole=True):
+            raise ValueError(f"a verification run of trial {run.trial_number}: {lacks}")
+    codes = (study.code, definition.model_source), (study.loss_code, definition.loss_source)
+    if any(code is not None and _sha256(code) != digest for code, digest in codes):
+        raise ValueError("the code in it is not what its definition names by hash")
+    return Archive(
+        name=study.name,
+        definition=definition,
+        membership=study.search or Membership(group=study.name),
+        policy=SearchPolicy.from_json(json.dumps(study.policy)),
+        budget=study.budget,
+        device_model=study.device_model,
+        records=tuple(_record(trial, definition.objectives) for trial in study.trials),
+        curves={int(number): _rows(curve) for number, curve in study.curves.items()},
+        verifications=tuple(_run(run) for run in study.verifications),
+        notes={trial.number: trial.notes for trial in study.trials if trial.notes},
+        retune=study.retune,
+        without_result_s=study.without_result_s,
+        code=study.code,
+        loss_code=study.loss_code,
+        exported_by=study.exported_by,
+    )
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _outside(space: SearchSpace, params: Mapping[str, Value], *, whole: bool) -> str | None:
+    """What of a configuration, or of a part of one, no sampler of its study can have chosen; None
+    where all of it is possible.
+    """
+    for name, value in params.items():
+        if name not in space.ranges:
+            return f"{name!r} is no hyperparameter of the study"
+        r = space.ranges[name]
+        if isinstance(r, ChoiceRange):
+            wrong = r.outside(value) is not None
+        else:
+            low, high = r.bounds()
+            span = low * (1 - ROUNDING), high * (1 + ROUNDING)
+            wrong = not (is_number(value) and min(span) <= value <= max(span))
+        if wrong:
+            return f"{name} = {excerpt(str(value))} is outside of the study's space"
+    if whole and not space.whole(params):
+        missing = sorted(space.there(params).keys() - params.keys())
+        return f"it lacks the hyperparameter {missing[0]}"
+    return None
+
+
+def _trial(record: TrialRecord, notes: Mapping[str, Any] | None) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "number": record.number,
+        "state": record.state.name,
+        "params": record.params,
+    }
+    if record.values is not None:
+        plain["values"] = list(record.values)
+    flat = record.recorded.to_flat()
+    plain |= {"started": record.started, "ended": record.ended, "attributes": flat}
+    return plain | ({"notes": dict(notes)} if notes else {})
+
+
+def _record(trial: Trial, objectives: tuple[str, ...]) -> TrialRecord:
+    return TrialRecord(
+        number=trial.number,
+        state=TrialState[trial.state],
+        params=trial.params,
+        values=trial.values,
+        recorded=trial.attributes,
+        started=trial.started,
+        ended=trial.ended,
+        objectives=objectives,
+    )
+
+
+def _columns(rows: Sequence[EpochRow]) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {
+        "epoch": [row.epoch for row in rows],
+        "repeat": [row.repeat for row in rows],
+    }
+    return columns | {name: [_seven_digits(getattr(row, name)) for row in rows] for name in _FLOATS}
+
+
+def _rows(curve: Curve) -> tuple[EpochRow, ...]:
+    in_order = (getattr(curve, each.name) for each in dataclasses.fields(EpochRow))
+    return tuple(map(EpochRow, *in_order))
+
+
+def _seven_digits(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.7g}")
+
+
+def _verification(run: VerificationRun) -> dict[str, Any]:
+    plain = {name: getattr(run, name) for name in _RUN}
+    return plain | {"result": json.loads(run.result.to_json()) if run.result else None}
+
+
+def _run(run: Run) -> VerificationRun:
+    known = {name: getattr(run, name) for name in _RUN}
+    return VerificationRun(
+        run_id=0,
+        study_id=0,
+        token=None,
+        result=run.result.as_result() if run.result else None,
+        **known,
+    )
+
 
 ENDINGS = (".json", ".json.gz")
 AT_MOST_BYTES = 64 << 20

@@ -10,8 +10,8 @@ from typing import Any
 
 from tuner.config import Value
 from tuner.record import Recorded
+from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
-from tuner.study.trial_record import TrialRecord
 from tuner.verdict.compare.between import Standing, in_short
 from tuner.verdict.compare.studies import DEFAULT, names_of_groups
 from tuner.verdict.confirmation import Confirmation

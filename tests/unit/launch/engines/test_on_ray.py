@@ -11,10 +11,16 @@ import pytest
 
 from tuner.errors import TunerError, UsageError
 from tuner.launch.engines import on_ray
-from tuner.launch.engines.on_ray import RayEngine, RayPlacement, _Actor, _cause, ray_engine
+from tuner.launch.engines.on_ray import (
+    RayEngine,
+    RayPlacement,
+    _Actor,
+    _cause,
+    _logs_of,
+    connected,
+    ray_engine,
+)
 from tuner.launch.engines.placement import Place, PlaceState
-from tuner.launch.engines.ray_connection import connected
-from tuner.launch.engines.ray_place import _logs_of
 from tuner.launch.request import DeviceChoice
 from tuner.launch.where import choose_where
 from tuner.storage.url import parse_url

@@ -11,8 +11,7 @@ import pytest
 from tuner.errors import TunerError
 from tuner.launch.engines import placed
 from tuner.launch.engines.placed import PlacedWorkers
-from tuner.launch.engines.placement import Place, PlaceState
-from tuner.launch.engines.worker_command import WorkerCommand
+from tuner.launch.engines.placement import Place, PlaceState, WorkerCommand
 from tuner.launch.outcome import Outcome
 from tuner.launch.stopping import StopRequests
 from tuner.storage.records import Counts

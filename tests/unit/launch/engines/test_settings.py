@@ -8,8 +8,7 @@ import pytest
 
 from tuner.errors import UsageError
 from tuner.launch.engines.on_ray import RaySettings
-from tuner.launch.engines.settings import read_settings
-from tuner.launch.engines.worker_command import WorkerCommand
+from tuner.launch.engines.placement import WorkerCommand, read_settings
 from tuner.storage.url import parse_url
 
 

@@ -14,7 +14,7 @@ from tests.support.collected_kernels import TASK, search, trained
 from tuner.config import Backend
 from tuner.data.prepare import prepare
 from tuner.data.windows import to_device
-from tuner.launch.compiling import CompilingProcess
+from tuner.launch.background import CompilingProcess
 from tuner.trial.ahead.compile_order import Order
 from tuner.trial.ahead.ready_stamp import read_stamp, stamp_path
 
