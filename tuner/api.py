@@ -81,8 +81,7 @@ def forecast_figure(
         DataError: columns, rows or values that are missing.
     """
     from tuner.data.recent_rows import rows_of
-    from tuner.report.figures.fan import fan_figure
-    from tuner.report.figures.forecast import fans_of
+    from tuner.report.figures.fan import fan_figure, fans_of
 
     of_series = (series,) if isinstance(series, str) else series
     drawn = (columns,) if isinstance(columns, str) else columns

@@ -15,9 +15,9 @@ from tuner.errors import UsageError
 from tuner.storage.database import Database
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.results import StudyResults, read_results
-from tuner.verdict.expected_front import front_of_runs
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.runs_model import front_of_runs
 from tuner.verdict.verification_plan import configurations, study_names
+from tuner.verdict.verified import verifications_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

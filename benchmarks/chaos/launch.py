@@ -13,10 +13,10 @@ from tuner.cli.foreground import stopped_by_signals
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 from tuner.launch import Outcome, StopRequests, Supervisor
-from tuner.launch.verification_work import VerificationWork
+from tuner.launch.verification import VerificationWork
 from tuner.storage import dialects
 from tuner.storage.database import open_database
-from tuner.storage.queue import leases
+from tuner.storage.queue import leased_queue
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
 
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--beside", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    leases.LEASE_S, dialects.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
+    leased_queue.LEASE_S, dialects.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
     logging.getLogger(__name__).info("started")
     database = open_database(parse_url(os.environ["TUNER_STORAGE"]), create=False)
     opened = open_study(database, options.study)

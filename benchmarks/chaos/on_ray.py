@@ -31,7 +31,7 @@ from report import write_report
 from tests.support.cli_processes import Bench, kill
 from tests.support.ray_cluster import RayCluster, ray_cluster
 from tests.support.small_study import write_paced
-from tuner.storage.queue.leases import LEASE_S
+from tuner.storage.queue.leased_queue import LEASE_S
 from tuner.version import __version__
 
 ABOUT = (

@@ -12,11 +12,10 @@ from sleeping import SleepingTrainer
 
 from tuner.cli.device import own_device
 from tuner.storage import dialects
-from tuner.storage.queue import leases
+from tuner.storage.queue import leased_queue
 from tuner.worker.process import Orphan
-from tuner.worker.session import WorkOrder, work
+from tuner.worker.session import Trainer, WorkOrder, work
 from tuner.worker.trainer.trainer_process import TrainerProcess
-from tuner.worker.trainers import Trainer
 
 SLEEPING = Path(__file__).with_name("sleeping.py")
 
@@ -43,7 +42,7 @@ def main() -> int:
     parser.add_argument("--journal", type=Path, required=True)
     parser.add_argument("--beside", action="store_true", help="trainings in a process of their own")
     options = parser.parse_args()
-    leases.LEASE_S, dialects.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
+    leased_queue.LEASE_S, dialects.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
     orphan = Orphan(options.supervised_by) if options.supervised_by is not None else None
     device = own_device(gpu=None, cpu=True, cores=options.cores)
     trainer: Trainer = SleepingTrainer(options.trial_s, options.journal)

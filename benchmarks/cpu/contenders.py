@@ -15,8 +15,7 @@ from tuner.config import RunConfig
 from tuner.data.windows import Batch, DeviceData
 from tuner.models.registry import build_model
 from tuner.training.batching import batches
-from tuner.training.engines.compiled_cpu import CompiledCpuEngine
-from tuner.training.engines.eager import EagerEngine
+from tuner.training.engines.eager import CompiledCpuEngine, EagerEngine
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 

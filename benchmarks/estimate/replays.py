@@ -38,7 +38,6 @@ from benchmarks.estimate.recorded import (
 from tuner.estimate import foretold
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import key_of, size_of, sizes_of, to_measure
-from tuner.estimate.recorded_work import SpaceCosts, recorded_searches
 from tuner.estimate.search_hours import (
     Ended,
     default_is_cut,
@@ -47,7 +46,7 @@ from tuner.estimate.search_hours import (
     usual_beside_s,
 )
 from tuner.estimate.size_costs import MeasuredSize, SizeCosts
-from tuner.estimate.work_ahead import Kind, WorkAhead, work_ahead
+from tuner.estimate.work_ahead import Kind, SpaceCosts, WorkAhead, recorded_searches, work_ahead
 from tuner.study.archive import Archive
 
 LENGTHS = (40, 60, 80, 100, 120, 160, 200, 300, 400)

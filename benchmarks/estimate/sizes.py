@@ -61,8 +61,7 @@ def foretold(
     definition: Any, task: Any, device: Any, *, data_dir: Path | None, seconds: float
 ) -> Any:
     """What `tuner estimate` would measure, in a process that is gone by then."""
-    from tuner.estimate.measuring.measured_costs import measured_costs
-    from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
+    from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject, measured_costs
 
     subject = Subject(definition=definition, task=task, data_dir=data_dir, device=device)
     with MeasuringProcess(subject) as process:

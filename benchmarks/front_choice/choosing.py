@@ -39,8 +39,8 @@ from tuner.search.sampler import EncodedSampler
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.expected_front import Choice, Front, expected_points, front_of
 from tuner.verdict.picks import picks, picks_of
+from tuner.verdict.runs_model import Choice, Front, expected_points, front_of
 from tuner.verdict.verification_plan import configurations
 from tuner.verdict.verified import verified_in
 

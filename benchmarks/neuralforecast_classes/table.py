@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.shared.circumstances import circumstances, heading, tuner
-from tuner.cli.whole_library import Checked, cells
+from tuner.cli.variants import Checked, cells
 from tuner.devices.cpu import CpuCores, available_cores
 
 HERE = Path(__file__).parent

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from tuner.devices import CpuCores, list_gpus
 from tuner.devices.cpu import available_cores
-from tuner.profile.profile_document import as_document
 from tuner.profile.profile_records import Profile
+from tuner.profile.profile_words import as_document
 from tuner.profile.script_profile import profile_script
 from tuner.profile.script_runs import Script
 

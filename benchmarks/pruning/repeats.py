@@ -38,7 +38,7 @@ from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import confirmation_of
-from tuner.worker.live_pruning import finished_trial
+from tuner.worker.trial_source import finished_trial
 
 SCALES = (0.5, 0.005)
 DEEPEST = 3.0

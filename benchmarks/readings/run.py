@@ -120,7 +120,7 @@ def _fitted(config: RunConfig, tried: Tried, data: DeviceData, until: float) -> 
     """By `fit`'s own stopping rule, or by this reading's."""
     from tuner.config import StopReason
     from tuner.training import evaluate, fit
-    from tuner.training.early_stopping import EarlyStopping
+    from tuner.training.run_state import EarlyStopping
 
     if tried.monitor == "val_loss" and tried.keep == "best":
         return fit(config, data, deadline=until)

@@ -34,9 +34,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 from tuner.cli.main import main as tuner_main
 from tuner.config import Value
 from tuner.launch.retune_steps import MOST_TRIALS
+from tuner.search.cube import WholeSpaceSampler
 from tuner.search.history import known_params
 from tuner.search.past_runs import Place, place_of
-from tuner.search.whole_space import WholeSpaceSampler
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership, name_of_search
 from tuner.spec.policy import SearchPolicy
@@ -49,7 +49,7 @@ from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
-from tuner.verdict.interleaving import Turn, interleaved
+from tuner.verdict.verification_plan import Turn, interleaved
 
 SUFFIX = "-botorch"
 

@@ -32,8 +32,7 @@ from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
-from tuner.verdict.retune_cost import costs
-from tuner.verdict.retuned_words import cost_sentence
+from tuner.verdict.retune_cost import cost_sentence, costs
 
 LINK = "benchmarks/retune/README.md"
 PICTURE = "docs/front.png"

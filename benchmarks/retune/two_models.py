@@ -21,7 +21,7 @@ from benchmarks.retune.report import read
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
-from tuner.verdict.epochs_of import epochs_of
+from tuner.verdict.retune_cost import epochs_of
 from tuner.verdict.stats.intervals import Interval
 
 HEADER = (

@@ -44,8 +44,8 @@ from tuner.spec.study_file import load_study_file, studies_folder
 from tuner.training.clock import synchronizer
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
+from tuner.trial.job import TimeLeft
 from tuner.trial.run import run_trial
-from tuner.trial.time_left import TimeLeft
 
 STEPS, LEAST, MOST_S = 100, 3, 2.0
 """Timed of each; fewer where they take longer than that together."""

@@ -33,12 +33,12 @@ from tuner.data.windows import DeviceData, to_device
 from tuner.models.registry import build_model
 from tuner.spec.study_file import load_study_file
 from tuner.training import FitResult, evaluate, fit
+from tuner.training.batching import Shuffles
 from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.clock import synchronizer
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.pool import EnginePool
-from tuner.training.shuffles import Shuffles
 
 HIDDEN_SIZES = (32, 64, 128, 256)
 

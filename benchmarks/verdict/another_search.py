@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import circumstances, heading, write
-from tuner.verdict.stats.next_search import next_draw
+from tuner.verdict.stats.searches import next_draw
 
 RECORDED = Path(__file__).with_name("longer-confirmations-report.json")
 KNOWN = (3, 4, 5)

@@ -3,7 +3,7 @@
     python benchmarks/verdict/effect_priors.py --searches 10 --jobs 2 --output benchmarks/verdict/effect-priors
 
 Searches by `kg` of 240 GPU seconds, their recommendations confirmed in steps on 90 seeds, under two priors of how much a
-configuration differs from what its neighbours say (tuner/search/repeated_runs.py). Truths made of retunes, whose surfaces
+configuration differs from what its neighbours say (tuner/search/next_run_model.py). Truths made of retunes, whose surfaces
 are known better, and the rougher ones of before; of each those for tuning, by which the prior was chosen, and those for
 reporting. `--searches` of each rough truth, and twice as many of each of the others. Writes OUTPUT.md and OUTPUT.json.
 """
@@ -32,8 +32,7 @@ from benchmarks.verdict.priors import PRIORS, Prior, believing
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import RETUNED, TRUTHS, Made
-from tuner.spec.confirming import CONFIRMATION_SEEDS
-from tuner.spec.margin import MARGIN
+from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN
 from tuner.verdict.runs_model import RunsModel
 
 COMPARED = PRIORS[:2]

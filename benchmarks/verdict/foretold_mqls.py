@@ -6,7 +6,7 @@
 A confirmation ran what its search had recommended on 30 or 90 fresh seeds, beside the default. What the model of all runs
 (tuner/verdict/runs_model.py) had said of each such configuration before that, over the default's MQL, is held against what
 came: by how much it was too good, in standard errors (z), and how probable what came was. Priors are compared
-(tuner/search/repeated_runs.py). The configurations were chosen by the priors of their time. Writes OUTPUT.md and OUTPUT.json.
+(tuner/search/next_run_model.py). The configurations were chosen by the priors of their time. Writes OUTPUT.md and OUTPUT.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.retune.report import read
 from benchmarks.verdict.priors import PRIORS, Prior, believing
 from benchmarks.verdict.simulation_files import publish
 from tuner.spec.margin import MARGIN
-from tuner.storage.queue.plans import stands_apart
+from tuner.storage.queue.runs import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.known_runs import Run, default_of, runs_of

@@ -33,7 +33,7 @@ from benchmarks.verdict.over_truths import ratio_over_truths
 from benchmarks.verdict.simulation_files import kept, options_of, publish, searches_in
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import TRUTHS
-from tuner.spec.confirming import CONFIRMATION_SEEDS
+from tuner.spec.margin import CONFIRMATION_SEEDS
 from tuner.verdict.runs_model import RunsModel
 
 CACHE = Path(__file__).parent / "many-searches.jsonl"

@@ -14,8 +14,7 @@ from benchmarks.verdict.confirmations import AtLevel, answered
 from benchmarks.verdict.next_runs import NextSeeds, Searched
 from benchmarks.verdict.retunes import Answer, Retune, registered_level
 from benchmarks.verdict.truths import Training, truth
-from tuner.spec.confirming import LEAST_RUNS
-from tuner.spec.margin import MARGIN
+from tuner.spec.margin import LEAST_RUNS, MARGIN
 from tuner.verdict.recommendation import CHANCE, recommend, to_confirm_at, to_verify
 from tuner.verdict.runs_model import RunsModel
 

@@ -18,7 +18,7 @@ from benchmarks.verdict.budgets import Gpu, Place
 from benchmarks.verdict.others_contenders import Contender, place_of
 from benchmarks.verdict.others_rules import scalarised
 from benchmarks.verdict.truths import Training, truth
-from tuner.spec.confirming import LEAST_RUNS
+from tuner.spec.margin import LEAST_RUNS
 from tuner.spec.ranges import FloatRange
 from tuner.spec.space import SearchSpace
 

@@ -14,8 +14,7 @@ from benchmarks.verdict.budgets import Gpu, Judged, judged
 from benchmarks.verdict.others_contenders import ENTRIES, Entry
 from benchmarks.verdict.others_rules import OWN, RULES, tested
 from benchmarks.verdict.truths import Training
-from tuner.spec.confirming import CONFIRMATION_SEEDS
-from tuner.spec.margin import MARGIN
+from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN
 
 LEVEL = 0.9
 REFERENCE = "kg"

@@ -30,9 +30,8 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.verdict.noise import NOISES, Noise, recorded_noises
 from tuner.verdict.stats.effects import Comparison, Question, Sample
 from tuner.verdict.stats.intervals import median_interval
-from tuner.verdict.stats.pairs import judge, judge_at_look
+from tuner.verdict.stats.pairs import judge, judge_at_look, looks_for
 from tuner.verdict.stats.permutation import ALPHA, sign_flip_interval
-from tuner.verdict.stats.sequential import looks_for
 
 MEASURED = "benchmarks/reference_protocol/h200.json"
 QUESTION = [Question(a="a", b="b", family="between")]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from tuner.search import repeated_runs
+from tuner.search import next_run_model
 
 Normal = tuple[float, float]
 """Mean and standard deviation of a logarithm, or of a power."""
@@ -16,7 +16,7 @@ Normal = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """The priors of tuner/search/repeated_runs.py."""
+    """The priors of tuner/search/next_run_model.py."""
 
     name: str
     effect: Normal
@@ -35,7 +35,7 @@ PRIORS = (
 @contextmanager
 def believing(prior: Prior) -> Iterator[None]:
     """Everything in this process goes by it meanwhile."""
-    name = repeated_runs.__name__
+    name = next_run_model.__name__
     with (
         patch(f"{name}.EFFECT_PRIOR", prior.effect),
         patch(f"{name}.SLOPE_PRIOR", prior.slope),

@@ -16,8 +16,7 @@ import numpy as np
 
 from benchmarks.verdict.searches import runs_of_search
 from benchmarks.verdict.truths import MOST_EPOCHS, Truth, truth
-from tuner.spec.confirming import LEAST_RUNS
-from tuner.spec.margin import MARGIN
+from tuner.spec.margin import LEAST_RUNS, MARGIN
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import (
     recommend,

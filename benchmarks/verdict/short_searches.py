@@ -32,7 +32,7 @@ from benchmarks.verdict.over_truths import over_truths, ratio_over_truths
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import TRUTHS
-from tuner.spec.confirming import LEAST_RUNS
+from tuner.spec.margin import LEAST_RUNS
 from tuner.verdict.runs_model import RunsModel
 
 TRIALS = (30, 40, 50, 60, 80, 120, 200)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.verdict.budgets import Place
-from tuner.spec.confirming import CONFIRMATION_SEEDS, LEAST_RUNS, STEPS
-from tuner.spec.margin import MARGIN
-from tuner.verdict.confirmation_steps import confirmation_steps
+from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, MARGIN, STEPS
+from tuner.verdict.confirmation_plan import confirmation_steps
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import recommend
 from tuner.verdict.runs_model import RunsModel

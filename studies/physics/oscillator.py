@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tuner.training.added_term import TermFacts
+    from tuner.training.own_term import TermFacts
 
 STIFFNESS, DAMPING = 4.0, 0.4
 STEP_S = 0.1

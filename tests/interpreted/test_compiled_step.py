@@ -25,7 +25,7 @@ from tuner.config import Architecture, Backend, ModelShapes, Precision, RunConfi
 from tuner.data.windows import DeviceData
 from tuner.models.branches import InPlace
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
-from tuner.training.engines.compiled import no_silent_fall_back
+from tuner.training.engines.captured import no_silent_fall_back
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.fused.fused_engine import FusedEngine
 from tuner.training.engines.fused.fused_step import RANDOM_STATE

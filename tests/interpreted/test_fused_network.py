@@ -15,9 +15,8 @@ from torch import Tensor
 from tuner.config import ModelShapes
 from tuner.models import dropout
 from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.launch_order import Launching
-from tuner.models.fused.layout import layout_of, whole_of
-from tuner.models.fused.sums import COLUMN_SAMPLES, MOST_SPLITS
+from tuner.models.fused.kernel_launch import COLUMN_SAMPLES, MOST_SPLITS, Launching
+from tuner.models.fused.weights import layout_of, whole_of
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 SHAPES = ModelShapes(
@@ -137,8 +136,8 @@ def test_other_sizes_and_covariates_agree_too(
 
 def test_the_reference_job_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the splits of a batch that a GPU is given."""
-    monkeypatch.setattr("tuner.models.fused.sums.MOST_SPLITS", MOST_SPLITS)
-    monkeypatch.setattr("tuner.models.fused.sums.COLUMN_SAMPLES", COLUMN_SAMPLES)
+    monkeypatch.setattr("tuner.models.fused.kernel_launch.MOST_SPLITS", MOST_SPLITS)
+    monkeypatch.setattr("tuner.models.fused.kernel_launch.COLUMN_SAMPLES", COLUMN_SAMPLES)
     shapes = ModelShapes(
         input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17
     )
@@ -147,7 +146,7 @@ def test_the_reference_job_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sums_over_a_batch_agree_where_it_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five samples in splits of two."""
-    monkeypatch.setattr("tuner.models.fused.sums.MOST_SPLITS", 4)
+    monkeypatch.setattr("tuner.models.fused.kernel_launch.MOST_SPLITS", 4)
     assert_agrees(FusedTSMixer(network(shapes=BARE, n_blocks=1)), inputs_of(BARE, 5))
 
 

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from tuner.data.windows import DeviceData
-from tuner.models.fused.layout import layout_of, whole_of
-from tuner.training.engines.fused.adamw import FlatAdamW
-from tuner.training.engines.fused.flat import FlatParameters
-from tuner.training.engines.fused.gather import gather
-from tuner.training.engines.fused.loss import BLOCK, LossSum, score
+from tuner.models.fused.weights import layout_of, whole_of
+from tuner.training.engines.fused.adamw import FlatAdamW, FlatParameters
+from tuner.training.engines.fused.fused_step import BLOCK, LossSum, gather, score
 from tuner.training.quantile_loss import quantile_loss
 
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.support.present import present
 from tuner.api import load_data, load_study
 from tuner.config import Hyperparameters
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.membership import seed_of_trial
 from tuner.storage.database import open_database
 from tuner.storage.queue.stints import stints
 from tuner.storage.url import parse_url

@@ -10,7 +10,7 @@ from unittest import mock
 from tests.support.fitted_results import same_weights
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
-from tuner.training import FitResult, checkpointing, fit
+from tuner.training import FitResult, checkpoint, fit
 from tuner.training.checkpoint import CheckpointFiles
 
 IDENTITY: dict[str, str | int] = {"study": "tiny", "trial": 3, "seed": 7}
@@ -40,7 +40,7 @@ def interrupted(
         asked += 1
         return StopReason.INTERRUPTED if asked == steps * (epoch - 1) + 2 else None
 
-    with mock.patch.object(checkpointing, "LONG_EPOCH_S", math.inf):  # however slow the machine
+    with mock.patch.object(checkpoint, "LONG_EPOCH_S", math.inf):  # however slow the machine
         result = fit(config, data, should_stop=stop, checkpoints=store)
     assert (result.stopped_by, result.epochs) == (StopReason.INTERRUPTED, epoch)
     return result

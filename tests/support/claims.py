@@ -35,7 +35,7 @@ RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), Recorded.from_flat(ATTRIB
 @pytest.fixture
 def at_first_sight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases that ran out are taken back at once, but where a test says otherwise."""
-    monkeypatch.setattr("tuner.storage.queue.leases.CONFIRM_SHARE", 0.0)
+    monkeypatch.setattr("tuner.storage.queue.leased_queue.CONFIRM_SHARE", 0.0)
 
 
 def start(

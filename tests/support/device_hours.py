@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.runs import PlannedRun
 from tuner.study.open import OpenStudy
-from tuner.verdict.queue import limits_of, verifications_of
+from tuner.verdict.verified import limits_of, verifications_of
 
 
 def hours_of(studies: Sequence[OpenStudy]) -> GpuHours:

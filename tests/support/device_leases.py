@@ -15,7 +15,7 @@ from tuner.study.open import OpenStudy
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.outages import Retry
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import StopFlag
 
 ONE, OTHER = "1" * 64, "2" * 64
 Made = Callable[..., DeviceLease]

@@ -46,7 +46,7 @@ IMPORTED = (
     "tuner.training.one_step",
     "tuner.report.terminal",
     "tuner.report.terminal.live",
-    "tuner.report.terminal.summary_lines",
+    "tuner.report.terminal.tables",
     "tuner.worker",
     "tuner.worker.process",
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from tuner.config import RunConfig
-from tuner.config.loss_term import LossTerm
+from tuner.config import LossTerm, RunConfig
 
 TERMS = '''
 import torch

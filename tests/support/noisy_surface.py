@@ -12,8 +12,7 @@ from optuna.study import Study
 from optuna.trial import TrialState, create_trial
 
 from tuner.search.history import TrialHistory
-from tuner.search.sampler import EncodedSampler
-from tuner.search.sobol import SobolPoints
+from tuner.search.sampler import EncodedSampler, SobolPoints
 from tuner.spec.margin import MARGIN
 from tuner.spec.study_file import load_study_file
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.proposal.proposed_task import Proposal, propose, task_name
+from tuner.data.proposal.file_layout import Told
+from tuner.data.proposal.proposed_task import Proposal, propose, task_name, task_text
 from tuner.data.proposal.sheet import read_sheet
-from tuner.data.proposal.task_text import task_text
-from tuner.data.proposal.told import Told
 from tuner.data.task import load_task
 
 

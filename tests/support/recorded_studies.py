@@ -20,8 +20,7 @@ from tuner.data.task import load_task
 from tuner.record import Recorded
 from tuner.search.sampler import EncodedSampler
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.membership import Membership, name_of_search
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.membership import Membership, name_of_search, seed_of_trial
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
 from tuner.storage.queue.epochs import EpochRow

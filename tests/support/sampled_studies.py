@@ -8,8 +8,7 @@ import optuna
 from optuna.study import Study
 from optuna.trial import create_trial
 
-from tuner.search.sampler import EncodedSampler
-from tuner.search.sobol import SobolPoints
+from tuner.search.sampler import EncodedSampler, SobolPoints
 from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import load_study_file
 

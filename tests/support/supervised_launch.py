@@ -10,7 +10,7 @@ import pytest
 
 from tuner.devices import CpuCores
 from tuner.launch import Outcome, Supervisor, supervisor
-from tuner.launch.early import EarlyWorkers, no_early_workers
+from tuner.launch.child import EarlyWorkers, no_early_workers
 from tuner.storage.records import Counts
 
 

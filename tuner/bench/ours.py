@@ -15,10 +15,10 @@ from tuner.bench.kernels import count_kernels, per_step
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.models.registry import build_model
+from tuner.training.batching import Shuffles
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.interface import Engine, Poll
-from tuner.training.shuffles import Shuffles
 
 
 class Ours:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuner.cli.launch_options import LaunchOptions
-    from tuner.cli.retune_options import RetuneOptions
-    from tuner.cli.verify_options import VerifyOptions
+    from tuner.cli.launch import LaunchOptions
+    from tuner.cli.retune import RetuneOptions
+    from tuner.cli.verify import VerifyOptions
     from tuner.launch import DeviceChoice
 
 

@@ -17,8 +17,8 @@ FREE_CORES = "free:"
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
-    from tuner.devices.gpu_assignment import GpuAssignment
-    from tuner.devices.holder import Holder
+    from tuner.devices.assignment import GpuAssignment
+    from tuner.devices.lock import Holder
 
 
 def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
@@ -78,8 +78,7 @@ def _listed_cores(cores: str | None, available: Sequence[int]) -> tuple[int, ...
 
 def _free_cores(cores: str, available: Sequence[int], patience_s: float) -> tuple[int, ...]:
     """So many that no other worker here has, kept as long as this process lives."""
-    from tuner.devices.assignment_files import once_free
-    from tuner.devices.core_assignment import assign_free_cores
+    from tuner.devices.assignment import assign_free_cores, once_free
 
     count = cores.removeprefix(FREE_CORES)
     if not count.isdecimal() or not 1 <= int(count) <= len(available):
@@ -111,8 +110,7 @@ def assignment_at(
         OSError: the descriptor is none.
     """
     from tuner.devices import list_gpus, pick_gpus
-    from tuner.devices.assignment_files import once_free
-    from tuner.devices.gpu_assignment import assign_beside, assign_free, kept_assignment
+    from tuner.devices.assignment import assign_beside, assign_free, kept_assignment, once_free
 
     gpus = list_gpus(os.environ)
     if wanted == "free":

@@ -3,24 +3,300 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tuner.cli import init_data
-from tuner.cli.init_place import check_place, written
+from tuner.cli.command import takes
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
-from tuner.cli.output import print_json, say
-from tuner.cli.own_output import printed_to_stderr
-from tuner.config import shapes_seen
+from tuner.cli.output import print_json, printed_to_stderr, say
+from tuner.config import MANY, shapes_seen
+from tuner.display.text import command_line
+from tuner.errors import InterruptionError, TunerError, UsageError
 from tuner.models.names import library_class
 
 if TYPE_CHECKING:
+    from tuner.data.prepare import PreparedData
+    from tuner.data.proposal.file_layout import Guess, Told
+    from tuner.data.proposal.proposed_task import Proposal
+    from tuner.data.proposal.sheet import Sheet
     from tuner.spec.study_file import StudyFile
+
+
+# Remedies that name keys of a task file, where there is no such file yet: as options.
+
+
+@contextmanager
+def as_options(file: str | None = None) -> Iterator[None]:
+    """What is raised inside names the options of `tuner init data`; that command, too, where
+    another one looks at the `file`.
+    """
+    from tuner.data.prepare import SMALLER_WINDOW
+    from tuner.data.times import SET_ID_COLUMN, SHORTER_FREQUENCY
+
+    before = "" if file is None else command_line(["tuner", "init", "data", file]) + " "
+    remedies = {
+        SET_ID_COLUMN: ("set id_column", "--id-column NAME"),
+        SMALLER_WINDOW: (SMALLER_WINDOW, "--input-size N --horizon N"),
+        SHORTER_FREQUENCY: ("set a shorter frequency", "--frequency min"),
+    }
+    try:
+        yield
+    except TunerError as error:
+        said = str(error)
+        for remedy, (what, options) in remedies.items():
+            said = said.replace(remedy, f"{what} with '{before}{options}'")
+        raise type(error)(said) from None
+
+
+# Where `tuner init` writes: never over a file unasked, and only what its reader takes.
+
+
+Read = TypeVar("Read")
+
+
+def check_place(path: Path, *, kind: str, force: bool) -> None:
+    """Whether a file of this `kind` ("study", "task") may be written to `path`.
+
+    Raises:
+        UsageError: another ending, no folder, or a file that is there already.
+    """
+    if path.suffix != ".toml":
+        raise UsageError(f"--output: {path}: a {kind} file is named .toml; name it so")
+    if not path.parent.is_dir():
+        raise UsageError(f"--output: {path}: there is no folder {path.parent}; make it first")
+    if path.is_dir():
+        raise UsageError(f"--output: {path}: is a folder; name a file")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UsageError(f"--output: {path}: is a link, a pipe or a device; name a plain file")
+    if path.exists() and not force:
+        raise UsageError(
+            f"{path}: is there already; name another file with --output, or say --force to write "
+            "over it"
+        )
+
+
+def written(path: Path, text: str, read: Callable[[str], Read]) -> Read:
+    """Put `text` at `path` if `read`, which is given the name of a file that holds it, takes it;
+    what it made of it.
+
+    Raises:
+        UsageError: the disk does not take the file.
+        TunerError: what `read` raised, about `path`.
+    """
+    from tuner.files.durable import replacing
+
+    try:
+        with replacing(path) as partial:
+            partial.write(text.encode("utf-8"))
+            partial.flush()
+            try:
+                return read(partial.name)
+            except TunerError as error:
+                raise type(error)(str(error).replace(partial.name, str(path))) from None
+    except OSError as error:
+        raise UsageError(f"--output: {path}: cannot be written ({error.strerror})") from error
+
+
+# `tuner init data`: a task file for a CSV or Parquet file, proposed from what the file holds.
+
+
+MOST_CHOICES = 12
+"""Shown in a question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions:
+    """The options of `tuner init data`."""
+
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.csv|FILE.parquet", help="The data.", show_default=False),
+    ]
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="TASK.toml", help="Where it goes (default: named after the data)."),
+    ] = None
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing: take each guess, and say so.")
+    ] = False
+    force: Annotated[bool, typer.Option("--force", help="Write over the file if it is there.")] = (
+        False
+    )
+    horizon: Annotated[
+        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Rows to forecast.")
+    ] = None
+    input_size: Annotated[
+        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Rows the model sees.")
+    ] = None
+    targets: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Columns to forecast (default: all of numbers)."),
+    ] = None
+    time_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|none", help="Where the times are; none: rows are counted."),
+    ] = None
+    id_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|none", help="What tells series below each other apart."),
+    ] = None
+    frequency: Annotated[
+        str | None, typer.Option(metavar="h|D|...", help="From one row to the next.")
+    ] = None
+    json: Json = False
+
+
+@takes(DataOptions)
+def data(options: DataOptions) -> int:
+    """Write a task file for a CSV or Parquet file: which columns hold times and targets, how far
+    apart the rows are, what is missing, and how far to look ahead.
+
+    On a terminal it asks where the file leaves something open. The data is prepared as the file
+    says before it is written.
+    """
+    from tuner.data.proposal.proposed_task import next_commands, task_name, task_text
+
+    name = task_name(options.file)
+    path = options.output or Path(f"{name}.toml")
+    check_place(path, kind="task", force=options.force)
+    asks = not options.yes and not options.json and sys.stdin.isatty()
+    proposal = proposed(options.file, name, _told(options), ask=_ask if asks else None)
+    prepared = _write_task(path, task_text(proposal, options.file, path))
+    commands = next_commands(path)
+    if options.json:
+        print_json(_document(path, proposal, prepared, commands))
+        return 0
+    say(f"wrote {path}; {_in_words(proposal, prepared)}")
+    for guess in proposal.guesses:
+        note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
+    say("next:")
+    for command in commands:
+        say(f"  {command}")
+    return 0
+
+
+def proposed(
+    file: Path, name: str, told: Told, *, ask: Callable[[Guess], Any] | None = None
+) -> Proposal:
+    """A task for a file. `ask` has the answer to what is open; without it, each guess is taken."""
+    from tuner.data.proposal.proposed_task import propose
+
+    sheet = _sheet(file, told)
+    proposal = propose(sheet, told, name)
+    while ask is not None and proposal.guesses:
+        guess = proposal.guesses[0]
+        told = replace(told, **{guess.key: ask(guess)})
+        if guess.key == "header":
+            sheet = _sheet(file, told)
+        proposal = propose(sheet, told, name)
+    return proposal
+
+
+def _sheet(file: Path, told: Told) -> Sheet:
+    from tuner.data.proposal.sheet import read_sheet
+    from tuner.data.source_kinds import is_wild
+
+    if is_wild(str(file)) and not file.expanduser().exists():
+        raise UsageError(
+            f"{file} names many files, and a task is proposed for one; name one of them, then put "
+            f"path = '{file}' under [source] into what is written"
+        )
+    header = None if told.header is None else told.header == "yes"
+    return read_sheet(file.expanduser(), header=header)
+
+
+def _told(options: DataOptions) -> Told:
+    from tuner.data.proposal.file_layout import Told
+
+    targets = None
+    if options.targets is not None:
+        targets = tuple(each.strip() for each in options.targets.split(",") if each.strip())
+        if not targets:
+            raise UsageError("--targets: names no column; give one or several, separated by commas")
+    return Told(
+        time_column=options.time_column,
+        id_column=options.id_column,
+        frequency=options.frequency,
+        targets=targets,
+        horizon=options.horizon,
+        input_size=options.input_size,
+    )
+
+
+def _ask(guess: Guess) -> str:
+    """The answer at the terminal; Enter takes the guess.
+
+    Raises:
+        InterruptionError: Ctrl-C, or the end of the input.
+    """
+    choices = f" [{', '.join(guess.choices[:MOST_CHOICES])}]" if guess.choices else ""
+    while True:
+        try:
+            answer = str(typer.prompt(f"{guess.question}{choices}", default=guess.value)).strip()
+        except typer.Abort as abort:
+            told = "interrupted; nothing was written"
+            raise InterruptionError(told, abort.__context__) from None
+        if not guess.choices or answer in guess.choices:
+            return answer
+        note(f"{answer!r} is none of them")
+
+
+def _write_task(path: Path, text: str) -> PreparedData:
+    """Put the text at `path` if the task file's reader takes it, and its data can be prepared."""
+    from tuner.data.prepare import prepare
+    from tuner.data.task import load_task
+
+    with as_options():
+        return written(path, text, lambda name: prepare(load_task(name)))
+
+
+def _in_words(proposal: Proposal, prepared: PreparedData) -> str:
+    windows = ", ".join(f"{count:,} {name}" for name, count in _windows(prepared).items())
+    series = f"{proposal.series:,} series, " if proposal.series > 1 else ""
+    targets = len(proposal.targets)
+    return (
+        f"{targets:,} {'target' if targets == 1 else 'targets'}, "
+        f"{series}frequency {proposal.frequency}, "
+        f"{proposal.sizes.input_size} rows in, {proposal.sizes.horizon} out; windows: {windows}"
+    )
+
+
+def _windows(prepared: PreparedData) -> dict[str, int]:
+    from tuner.data.prepare import SPLITS
+
+    return {name: len(getattr(prepared, name).starts) for name in SPLITS}
+
+
+def _document(
+    path: Path, proposal: Proposal, prepared: PreparedData, commands: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "name": proposal.name,
+        "source": dict(proposal.source),
+        "targets": list(proposal.targets),
+        "left_out": list(proposal.left_out),
+        "frequency": proposal.frequency,
+        "input_size": proposal.sizes.input_size,
+        "horizon": proposal.sizes.horizon,
+        "calendar": list(proposal.calendar),
+        "rows": proposal.rows,
+        "series": list(prepared.series),
+        "windows": _windows(prepared),
+        "filled": {"rows": sum(prepared.filled_rows), "cells": sum(prepared.filled_cells)},
+        "guesses": [
+            {"key": each.key, "value": each.value, "why": each.why} for each in proposal.guesses
+        ],
+        "next": list(commands),
+    }
+
 
 app = typer.Typer(help="Write a file to begin with.", no_args_is_help=True)
 
@@ -66,7 +342,7 @@ def variant(
         proposed = _proposed(model, output, tried_on, force=force)
         path = proposed.path
         tried = None if proposed.to_fill else task
-        file = _write(path, proposed.text, tried, data_folder(data_dir))
+        file = _write_study(path, proposed.text, tried, data_folder(data_dir))
     searched = list(tomllib.loads(proposed.text)["space"])
     if json:
         print_json(
@@ -111,13 +387,13 @@ def _proposed(
 
     of_library = library_class(model)
     if of_library is not None:
-        from tuner.spec.library_text import library_text
+        from tuner.spec.study_text import library_text
 
         path = output or Path(f"{variant_name(of_library)}.toml")
         check_place(path, kind="study", force=force)
         return _Proposed(path=path, text=library_text(of_library, path, tried_on), model=model)
     from tuner.models.constructor import constructor_of
-    from tuner.spec.proposal import propose
+    from tuner.spec.study_text import propose
 
     constructor = constructor_of(model)
     path = output or Path(f"{variant_name(constructor.class_name)}.toml")
@@ -142,7 +418,7 @@ def _from(path: Path, model: str) -> str:
     return f"{Path(there).as_posix()}:{name}"
 
 
-def _write(path: Path, text: str, task: str | None, data_dir: Path | None) -> StudyFile:
+def _write_study(path: Path, text: str, task: str | None, data_dir: Path | None) -> StudyFile:
     """Put the text at `path` if the study file's reader, and the network, take it.
 
     Args:
@@ -165,7 +441,7 @@ def _write(path: Path, text: str, task: str | None, data_dir: Path | None) -> St
 def _try(file: StudyFile, task: str, data_dir: Path | None) -> None:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
-    from tuner.trial.uncollected import nothing_collected
+    from tuner.trial.survival import nothing_collected
 
     prepared = prepare(load_task(task), data_dir=data_dir)
     with nothing_collected():
@@ -176,4 +452,4 @@ def _try(file: StudyFile, task: str, data_dir: Path | None) -> None:
     build_within_memory(file.architecture(), hyperparameters, seen)
 
 
-app.command("data", short_help="Propose a task file for a file of data.")(init_data.data)
+app.command("data", short_help="Propose a task file for a file of data.")(data)

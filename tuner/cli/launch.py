@@ -2,16 +2,97 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from tuner.cli.command import takes
-from tuner.cli.launch_options import LaunchOptions
-from tuner.cli.options import as_typed, data_folder, opened_database, storage_url
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Draw,
+    Gpus,
+    HangLimit,
+    Json,
+    NoEstimate,
+    On,
+    Placement,
+    PrintOnly,
+    Storage,
+    Study,
+    TaskName,
+    Timeout,
+    Trust,
+    Workers,
+    as_typed,
+    data_folder,
+    opened_database,
+    storage_url,
+)
 from tuner.cli.output import print_json, say_told
+from tuner.config import MANY, MOST_SEARCHES
 from tuner.settings import duration_s
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_settings import StudySettings
 
 if TYPE_CHECKING:
     from tuner.launch import LaunchOutcome, LaunchRequest
+
+
+# The options of `tuner launch`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """The options of `tuner launch`."""
+
+    variant: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml) to retune.")
+    ]
+    gpus: Gpus = None
+    cpu: Cpu = False
+    workers: Workers = None
+    on: On = None
+    placement: Placement = None
+    print_only: PrintOnly = False
+    task: TaskName = "etth"
+    data_dir: DataDir = None
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Until each study holds this many finished trials (a new one: 50).",
+        ),
+    ] = None
+    no_estimate: NoEstimate = False
+    searches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_SEARCHES,
+            metavar="S",
+            help="Independent searches of each variant, each a study with all the trials (those "
+            "that are there, or 1).",
+        ),
+    ] = None
+    timeout: Timeout = None
+    storage: Storage = None
+    study: Study = None
+    policy: SearchPolicy = field(default_factory=SearchPolicy)
+    draw: Draw = None
+    warm_start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first."
+        ),
+    ] = None
+    settings: StudySettings = field(default_factory=StudySettings)
+    hang_limit: HangLimit = None
+    trust: Trust = False
+    json: Json = False
 
 
 @takes(LaunchOptions)

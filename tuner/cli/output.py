@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
@@ -41,3 +44,26 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# What code of the user's prints is not part of a JSON document.
+
+
+STDOUT, STDERR = 1, 2
+
+
+@contextlib.contextmanager
+def printed_to_stderr(*, wanted: bool) -> Iterator[None]:
+    """In here all that is printed goes to stderr, also by a library in C or by a program that is
+    started.
+    """
+    if not wanted:
+        yield
+        return
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # one of them may be closed
+            kept = os.dup(STDOUT)
+            stack.callback(os.close, kept)
+            os.dup2(STDERR, STDOUT)
+            stack.callback(os.dup2, kept, STDOUT)
+        yield

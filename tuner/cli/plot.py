@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.forecasting import check_data, draw_fans, read_rows
 from tuner.cli.options import Storage, note, storage_url
+from tuner.cli.predict import check_data, draw_fans, read_rows
 from tuner.cli.replace import Force, check_free, is_figure
 from tuner.errors import UsageError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tuner.cli.command import takes
-from tuner.cli.forecasting import check_data, draw_fans, read_rows
 from tuner.cli.options import Json, note
-from tuner.cli.output import print_json
-from tuner.cli.own_output import printed_to_stderr
+from tuner.cli.output import print_json, printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_figure, is_forecast
 from tuner.errors import UsageError, unknown_name
 
@@ -21,6 +20,64 @@ if TYPE_CHECKING:
 
     from tuner.data.task import Task
     from tuner.export.saved_model import SavedModel
+
+
+# What `tuner predict` and `tuner plot forecast` have in common: the rows, and the figure.
+
+
+TASK_FILE = ".toml"
+
+
+def check_data(data: Path) -> None:
+    """Refuse a name that is neither a table's nor a task file's.
+
+    Raises:
+        UsageError: it ends otherwise.
+        TunerError: what reads it is not installed.
+    """
+    from tuner.data.recent_rows import check_frame_kind
+
+    if data.suffix != TASK_FILE:
+        check_frame_kind(data)
+
+
+def read_rows(data: Path, task: Task, *, separator: str = ",", decimal: str = ".") -> pd.DataFrame:
+    """The rows of a table, or of a task's own file.
+
+    Raises:
+        UsageError: no such file.
+        DataError: it cannot be read as what its name says.
+    """
+    from tuner.data.recent_rows import id_column, read_frame, rows_of_task, time_column
+
+    if data.suffix == TASK_FILE:
+        return rows_of_task(data)
+    texts = [time_column(task), id_column(task)]
+    return read_frame(data, texts=texts, separator=separator, decimal=decimal)
+
+
+def draw_fans(
+    model: SavedModel,
+    frame: pd.DataFrame,
+    forecast: pd.DataFrame,
+    path: Path,
+    *,
+    columns: Sequence[str] = (),
+    title: str = "",
+    size: tuple[int | None, int | None] = (None, None),
+) -> None:
+    """Fan charts of a forecast in a file, by default as large as their panels want.
+
+    Raises:
+        UsageError: more panels than a figure can show.
+        TunerError: the file cannot be written.
+    """
+    from tuner.report.figures.fan import fan_figure, fans_of, size_of
+    from tuner.report.figures.save import save
+
+    fans = fans_of(model, frame, forecast, columns=columns)
+    width, height = size_of(len(fans))
+    save(fan_figure(fans, title=title), path, width=size[0] or width, height=size[1] or height)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +154,7 @@ def predict(options: PredictOptions) -> int:
     level; quantiles never cross.
     """
     _check(options)
-    from tuner.data.frames import write_frame
-    from tuner.data.recent_rows import rows_of
+    from tuner.data.recent_rows import rows_of, write_frame
     from tuner.export.saved_model import load_model
 
     with printed_to_stderr(wanted=options.json):
@@ -123,7 +179,7 @@ def predict(options: PredictOptions) -> int:
 
 def _check(options: PredictOptions) -> None:
     """What can be refused before torch is imported."""
-    from tuner.data.frames import check_frame_kind
+    from tuner.data.recent_rows import check_frame_kind
     from tuner.report.figures.save import check_drawing, check_kind
 
     check_data(options.data)
@@ -164,7 +220,7 @@ def _report(options: PredictOptions, model: SavedModel, forecast: pd.DataFrame) 
             }
         )
     elif options.output is None:
-        from tuner.data.frames import as_csv
+        from tuner.data.recent_rows import as_csv
 
         typer.echo(as_csv(forecast), nl=False)
     if files:

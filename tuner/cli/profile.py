@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+import signal
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.as_measured import Shown
 from tuner.cli.command import takes
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Timeout, data_folder, note
-from tuner.cli.output import print_json
-from tuner.cli.own_output import printed_to_stderr
+from tuner.cli.output import print_json, printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
 from tuner.config import Backend, Precision, RunConfig
-from tuner.errors import TunerError, UsageError
+from tuner.errors import TunerError, UsageError, exit_code_of
 from tuner.files.durable import put
 from tuner.files.plain import excerpt
 from tuner.models.names import names_own_code
@@ -29,6 +29,72 @@ if TYPE_CHECKING:
     from tuner.profile.advice_order import Tell
     from tuner.profile.profile_records import Profile
     from tuner.spec.study_file import StudyFile
+
+
+# A profile that is shown as it is measured, and kept where it is stopped.
+
+
+class _TimeIsUp(KeyboardInterrupt):
+    """What Ctrl-C does, at a time that was set: what catches a training's failures lets it pass."""
+
+
+@dataclass(slots=True)
+class Shown:
+    """What is measured so far, and which of its tables the terminal has."""
+
+    to_terminal: bool
+    profile: Profile | None = None
+    printed: set[str] = field(default_factory=set)
+    exit_code: int = 0
+
+    def tell(self, now: Profile) -> None:
+        """Of more that was measured."""
+        from tuner.display.terminal import make_console
+        from tuner.profile.profile_words import print_measured
+
+        self.profile = now
+        if self.to_terminal:
+            print_measured(now, make_console(), self.printed)
+
+    @contextmanager
+    def until_stopped(self, limit_s: float | None) -> Iterator[None]:
+        """What Ctrl-C, SIGTERM, or the end of so many seconds stops is left, and what there is by
+        then is kept.
+
+        Raises:
+            TunerError: time was up before there was anything.
+            KeyboardInterrupt: as much for a signal.
+        """
+        try:
+            with _at_most(limit_s):
+                yield
+        except _TimeIsUp:
+            if self.profile is None:
+                raise TunerError(
+                    f"--timeout: {limit_s:.4g} s were over before anything was measured; give it "
+                    "longer, or measure fewer --steps"
+                ) from None
+        except KeyboardInterrupt as stop:
+            if self.profile is None:
+                raise
+            self.exit_code = exit_code_of(stop)
+
+
+@contextmanager
+def _at_most(limit_s: float | None) -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise _TimeIsUp
+
+    if limit_s is None:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,10 +307,9 @@ def _value(name: str, said: str, default: Value) -> Value:
 
 def _report(options: ProfileOptions, found: Profile, printed: Container[str]) -> None:
     from tuner.display.terminal import make_console
-    from tuner.profile.profile_document import as_document
     from tuner.profile.profile_page import as_page
     from tuner.profile.profile_records import OPERATIONS
-    from tuner.profile.terminal_report import print_profile
+    from tuner.profile.profile_words import as_document, print_profile
 
     if options.json:
         print_json(as_document(found))

@@ -15,7 +15,7 @@ from typing import Any
 
 from tuner.cli.output import print_json
 from tuner.cli.sigterm import WORDS, terminate
-from tuner.display.log import OneLine
+from tuner.display.terminal import OneLine
 from tuner.display.text import shown
 from tuner.errors import INTERRUPTED, TERMINATED, TunerError, UsageError, exit_code_of
 
@@ -49,8 +49,7 @@ def run(arguments: list[str]) -> int:
 
 def _foreseen(error: Exception) -> str | None:
     """What is to be said of a database that fails, or a package that is not there."""
-    from tuner.storage.remedies import failure_of
-    from tuner.storage.retry import DATABASE_FAILURES
+    from tuner.storage.retry import DATABASE_FAILURES, failure_of
 
     if isinstance(error, DATABASE_FAILURES):
         return str(failure_of(error))

@@ -10,12 +10,40 @@ import typer
 from tuner.cli.options import Json, Storage, Trust, opened_database, storage_url
 from tuner.cli.output import print_json, say
 from tuner.cli.replace import Force, check_free, is_exported_study
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
+from tuner.spec.definition import StudyDefinition
+from tuner.study.archive import read_archive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuner.study.open import OpenStudy
+
+
+# An exported study may be the only copy of what it holds: no other study takes its place.
+
+
+def refuse_another_study(path: Path, name: str, definition: StudyDefinition) -> None:
+    """Refuse to write study `name` over the export of another one.
+
+    Raises:
+        UsageError: there is one, or what is there cannot be read to tell.
+    """
+    if not path.is_file():
+        return
+    try:
+        there = read_archive(path)
+    except TunerError as error:
+        raise UsageError(
+            f"{path}: is there already, and cannot be told from another study's ({error}); name "
+            "another file, or say --force to write over it"
+        ) from None
+    if (there.name, there.definition) != (name, definition):
+        raise UsageError(
+            f"{path}: holds another study, {there.name!r}; name another file, or say --force to "
+            "write over it"
+        )
+
 
 app = typer.Typer(
     name="study",
@@ -36,7 +64,6 @@ def export(
     json: Json = False,
 ) -> int:
     """Write a study into one file: definition, trials, curves, verification runs."""
-    from tuner.cli.other_export import refuse_another_study
     from tuner.study.archive import archive_of, write_archive
     from tuner.study.open import open_study
 
@@ -145,7 +172,7 @@ def _say(
     opened: OpenStudy, what: str, *, json: bool, more: Mapping[str, object] | None = None
 ) -> None:
     from tuner.report.study_status import status_of
-    from tuner.report.terminal.summary_lines import held_in_words
+    from tuner.report.terminal.tables import held_in_words
 
     if json:
         print_json({**status_of(opened), **(more or {})})

@@ -2,27 +2,315 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
+import itertools
 import signal
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuner.cli.built_choices import batch_sizes_that_fail, choices_that_fail
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
-from tuner.cli.output import print_json, say
-from tuner.cli.own_output import printed_to_stderr
-from tuner.cli.whole_library import check_library
-from tuner.cli.wrong_setting import with_its_place
-from tuner.errors import UsageError
+from tuner.cli.output import print_json, printed_to_stderr, say
+from tuner.config import (
+    OF_THE_TASK,
+    OF_TRAINING,
+    Architecture,
+    Hyperparameters,
+    ModelShapes,
+    Value,
+    shapes_seen,
+)
+from tuner.errors import TunerError, UsageError
+from tuner.files.plain import excerpt
 from tuner.models.names import LIBRARY, library_class
-from tuner.trial.uncollected import nothing_collected
+from tuner.spec.ranges import ChoiceRange
+from tuner.trial.survival import nothing_collected
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData
     from tuner.spec.study_file import StudyFile
     from tuner.training.one_step import OneStep
+
+
+# Does a network know each choice that its study file declares, and each hyperparameter that is
+# there only sometimes? And can it be trained with each batch size?
+
+
+OF_NO_NETWORK = ("learning_rate", "weight_decay", "batch_size", *OF_THE_TASK, *OF_TRAINING)
+
+AT_MOST = 32
+"""Networks that are built, each at the defaults but for one value."""
+
+
+def choices_that_fail(file: StudyFile, shapes: ModelShapes) -> list[str]:
+    """What is to be said of each choice, and of each hyperparameter with a condition, with which
+    the network cannot be built.
+    """
+    from tuner.models.fault import FAULTS, on_one_line
+    from tuner.training.one_step import build_within_memory
+
+    said = []
+    for named, params in itertools.islice(_configurations(file), AT_MOST):
+        hyperparameters = Hyperparameters.of(params, loss=file.training.loss)
+        try:
+            seen = shapes_seen(shapes, hyperparameters)
+            build_within_memory(file.architecture(), hyperparameters, seen)
+        except FAULTS as error:
+            why = str(error) if isinstance(error, TunerError) else on_one_line(error)
+            said.append(f"{named} fails: {excerpt(why, at_most=300)}")
+    return said
+
+
+def batch_sizes_that_fail(file: StudyFile, prepared: PreparedData) -> list[str]:
+    """What is to be said of batch sizes other than the default that leave one window for the last
+    batch, where a step on that fails. If the default does, its own check has said so.
+    """
+    from tuner.training.batching import sizes_with_a_lone_window
+    from tuner.training.one_step import train_one_step
+
+    hyperparameters, searched = file.default_hyperparameters(), file.space.batch_size
+    if searched is None:
+        return []
+    found = sizes_with_a_lone_window(len(prepared.train.starts))
+    sizes = [size for size in found if not searched.outside(size)]
+    if not sizes or hyperparameters.batch_size in sizes:
+        return []
+    tried = dataclasses.replace(hyperparameters, batch_size=sizes[-1])
+    try:
+        train_one_step(file.architecture(), tried, file.training, prepared, inspected=False)
+    except UsageError as error:
+        listing = excerpt(", ".join(map(str, sizes)))
+        fail = "fails" if len(sizes) == 1 else "fail"
+        return [f"batch_size = {listing} {fail}: {excerpt(str(error), at_most=300)}"]
+    return []
+
+
+def _configurations(file: StudyFile) -> Iterator[tuple[str, dict[str, Value]]]:
+    """What is tried, in words, and the configuration that has it: each choice that is not the
+    default's, then whatever none of these, nor the defaults, have.
+    """
+    defaults = file.defaults.values()
+    tried = set(defaults)
+    for name, r in file.space.ranges.items():
+        if not isinstance(r, ChoiceRange) or name in OF_NO_NETWORK:
+            continue
+        for choice in r.choices:
+            params = file.space.nearest({**defaults, name: choice}, defaults)
+            if params.get(name) == choice and choice != defaults.get(name):
+                tried |= set(params)
+                yield f"{name} = {choice!r}", params
+    for name, r in file.space.ranges.items():
+        if name in tried or name in OF_NO_NETWORK or r.when is None:
+            continue
+        there = {other: values[0] for other, values in r.condition.items()}
+        params = file.space.nearest({**defaults, **there}, defaults)
+        if name in params:
+            tried |= set(params)
+            where = " and ".join(f"{other} is {value!r}" for other, value in there.items())
+            yield f"{name} = {params[name]!r}, where {where},", params
+
+
+# `tuner variants --check neuralforecast`: which of that library's models work on a task, and what
+# each does with it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was seen of one class; of one that does not work, why."""
+
+    name: str
+    why_not: str | None = None
+    multivariate: bool | None = None
+    past: bool | None = None
+    future: bool | None = None
+    static: bool | None = None
+    parameters: int | None = None
+    step_s: float | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def check_library(task: str, data_dir: Path | None, *, json: bool) -> int:
+    """Train each class for one step at its defaults, and print what each can do.
+
+    Raises:
+        UsageError: a wrong task, or neuralforecast is not installed.
+        DataError: data that is missing or unfit.
+    """
+    from tuner.data.prepare import prepare
+    from tuner.data.task import load_task
+    from tuner.models.of_neuralforecast.library_source import model_names
+
+    prepared = prepare(load_task(task), data_dir=data_dir)
+    names = sorted(model_names(), key=str.lower)
+    rows = []
+    for number, name in enumerate(names, start=1):
+        note(f"{number} of {len(names)}: {name}")
+        rows.append(_checked(name, prepared))
+        gc.collect()  # one may have held gigabytes
+    if json:
+        print_json(_library_document(rows, prepared))
+    else:
+        _print(rows, prepared)
+    return 0
+
+
+def _checked(name: str, prepared: PreparedData) -> Checked:
+    with nothing_collected():
+        from tuner.models.of_neuralforecast.build import GIVEN, abilities
+        from tuner.models.registry import network_arguments
+        from tuner.training.one_step import train_one_step
+    from tuner.spec.study_file import load_study_file
+
+    try:
+        file = load_study_file(f"{LIBRARY}:{name}")
+        hyperparameters = file.default_hyperparameters()
+        step = train_one_step(
+            file.architecture(),
+            hyperparameters,
+            file.training,
+            prepared,
+            inspected=False,  # which takes several times as long
+        )
+        able = abilities(name, prepared.shapes, network_arguments(hyperparameters))
+    except TunerError as error:
+        said = str(error).removeprefix(f"{LIBRARY}:{name}")
+        why_not = said.lstrip(": ").partition(GIVEN)[0]  # nobody gave it anything
+        return Checked(name=name, why_not=why_not)
+    return Checked(
+        name=name,
+        multivariate=able.multivariate,
+        past=able.past,
+        future=able.future,
+        static=able.static,
+        parameters=step.parameters,
+        step_s=step.seconds,
+        remarks=tuple(able.remarks()),
+    )
+
+
+def _library_document(rows: Sequence[Checked], prepared: PreparedData) -> dict[str, Any]:
+    from tuner.training.one_step import MOST_WINDOWS
+
+    return {
+        "task": prepared.task.name,
+        "data_hash": prepared.data_hash,
+        "windows": MOST_WINDOWS,
+        "shapes": prepared.shapes.sizes(),
+        "models": [dataclasses.asdict(row) for row in rows],
+    }
+
+
+def _print(rows: Sequence[Checked], prepared: PreparedData) -> None:
+    from rich.table import Table
+
+    from tuner.display.terminal import make_console
+
+    table = Table(
+        "model",
+        "targets",
+        "covariates",
+        "parameters",
+        "CPU time of a step",
+        "remarks",
+        title=f"Models of {LIBRARY} on task {prepared.task.name}",
+    )
+    for row in rows:
+        table.add_row(row.name, *cells(row))
+    make_console().print(table)
+    works = sum(row.why_not is None for row in rows)
+    say(f"{works} of {len(rows)} work; each forecasts all {prepared.shapes.n_quantiles} quantiles")
+
+
+def cells(row: Checked) -> tuple[str, str, str, str, str]:
+    """Everything about a class but its name, as a table shows it."""
+    if row.why_not is not None:
+        return "", "", "", "", f"does not work: {row.why_not}"
+    taken = [kind for kind in ("past", "future", "static") if getattr(row, kind)]
+    return (
+        "together" if row.multivariate else "each alone",
+        ", ".join(taken) or "none",
+        f"{row.parameters:,}",
+        f"{row.step_s:.3f} s",
+        "; ".join(row.remarks),
+    )
+
+
+# Which value of a study file a network cannot be built with, where only its class can tell.
+
+
+def with_its_place(
+    error: UsageError, variant: str, file: StudyFile, shapes: ModelShapes
+) -> UsageError:
+    """The same error with file, line and key of the value without which the network can be built;
+    as it is where no study file of the user's gave one, or something else is wrong.
+
+    Args:
+        error: what a check ended with.
+        variant: as the user named it.
+        file: what that is.
+        shapes: of the task.
+    """
+    hyperparameters = file.default_hyperparameters()
+    seen = shapes_seen(shapes, hyperparameters)
+    arguments = _arguments(file, hyperparameters)
+    if not variant.endswith(".toml") or not arguments:
+        return error
+    if _is_built(file.architecture(), seen, hyperparameters):
+        return error
+    wrong = [
+        (table, name)
+        for table, name in arguments
+        if _is_built(*_without(table, name, file, seen, hyperparameters))
+    ]
+    if not wrong and library_class(file.model) is None:
+        return error  # a class of one's own may be at fault itself
+    from tuner.files.toml_file import read_toml
+
+    document = read_toml(Path(variant))
+    keys = wrong[0] if wrong else arguments[0][:1]
+    beside = ", ".join(".".join(each) for each in wrong[1:])
+    with_others = f", with {beside}" if beside else ""
+    return UsageError(f"{document.where(keys)}: key '{'.'.join(keys)}'{with_others}: {error}")
+
+
+def _arguments(file: StudyFile, hyperparameters: Hyperparameters) -> list[tuple[str, str]]:
+    """Table and name of each value that the network is built with."""
+    from tuner.models.registry import network_arguments
+
+    settings = [("model_settings", name) for name in file.model_settings]
+    return settings + [("defaults", name) for name in network_arguments(hyperparameters)]
+
+
+def _without(
+    table: str, name: str, file: StudyFile, shapes: ModelShapes, hyperparameters: Hyperparameters
+) -> tuple[Architecture, ModelShapes, Hyperparameters]:
+    architecture, changes = file.architecture(), dict[str, Any]()
+    if table == "model_settings":
+        rest = {key: value for key, value in architecture.settings.items() if key != name}
+        architecture = Architecture(model=architecture.model, settings=rest)
+    elif name in ("hidden_size", "dropout"):
+        changes[name] = None
+    else:
+        changes["own"] = {k: v for k, v in hyperparameters.own.items() if k != name}
+    return architecture, shapes, dataclasses.replace(hyperparameters, **changes)
+
+
+def _is_built(
+    architecture: Architecture, shapes: ModelShapes, hyperparameters: Hyperparameters
+) -> bool:
+    from tuner.models.fault import FAULTS
+    from tuner.training.one_step import build_within_memory
+
+    try:
+        build_within_memory(architecture, hyperparameters, shapes)
+    except FAULTS:
+        return False
+    return True
+
 
 SPLITS = ("train", "val", "test")
 

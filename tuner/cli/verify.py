@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tuner.cli.command import takes
-from tuner.cli.options import data_folder, opened_database, storage_url
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Gpus,
+    Json,
+    On,
+    Placement,
+    PrintOnly,
+    Storage,
+    TaskName,
+    Timeout,
+    Trust,
+    Workers,
+    data_folder,
+    opened_database,
+    storage_url,
+)
 from tuner.cli.output import print_json, say_told
-from tuner.cli.verify_options import FrontChosen, VerifyOptions
+from tuner.config import MANY
 from tuner.errors import UsageError
 from tuner.settings import duration_s
-from tuner.spec.margin import margin_of
+from tuner.spec.margin import CONFIRMATION_SEEDS, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +39,108 @@ if TYPE_CHECKING:
     from tuner.launch.verification import VerificationOutcome, VerificationRequest
     from tuner.report.terminal.live import Live
     from tuner.study.open import OpenStudy
+
+
+# The options of `tuner verify`.
+
+
+class FrontChosen(StrEnum):
+    """`tuner.verdict.runs_model.Choice`, without its imports."""
+
+    FRONT = "front"
+    EXPECTED = "expected"
+    RECOMMENDED = "recommended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of `tuner verify`."""
+
+    variant: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="Variants whose studies to verify, together.")
+    ]
+    task: TaskName = "etth"
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            "--confirm",
+            help="Test what each study recommends against its default, on untouched seeds.",
+        ),
+    ] = False
+    ablate: Annotated[
+        bool,
+        typer.Option(
+            "--ablate",
+            help="Run what each study recommends with one value at a time set back to the default.",
+        ),
+    ] = False
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Configurations along each front, its knee included (5); of each round (6).",
+        ),
+    ] = None
+    choose: Annotated[
+        FrontChosen | None,
+        typer.Option(
+            "--choose",
+            help="What may be recommended, in rounds (where 12 configurations converged); from the "
+            "front as the search saw it; or from what all trials together expect of each.",
+        ),
+    ] = None
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Fresh seeds for each configuration (10; of each round 6; with --confirm "
+            f"{CONFIRMATION_SEEDS}; with --ablate 10).",
+        ),
+    ] = None
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --confirm: also what has the quality of this variant's default, or "
+            "group:NAME's (the first variant's, where several are named).",
+        ),
+    ] = None
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="1%",
+            help="With --confirm: as good is an MQL at most so much above the default's.",
+        ),
+    ] = None
+    gpus: Gpus = None
+    cpu: Cpu = False
+    workers: Workers = None
+    on: On = None
+    placement: Placement = None
+    print_only: PrintOnly = False
+    stop_early: Annotated[
+        bool,
+        typer.Option(
+            "--stop-early",
+            help="End at a planned look (60 or 80 % of the seeds) when all is clear.",
+        ),
+    ] = False
+    study: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="Studies, or group:NAME (default: all searches of <task>-<variant>).",
+        ),
+    ] = None
+    data_dir: DataDir = None
+    timeout: Timeout = None
+    trust: Trust = False
+    storage: Storage = None
+    json: Json = False
 
 
 @takes(VerifyOptions)
@@ -70,7 +190,7 @@ def _refuse_apart(options: VerifyOptions) -> None:
 def _request(options: VerifyOptions) -> VerificationRequest:
     from tuner.cli.asked import devices_of
     from tuner.launch.verification import VerificationRequest
-    from tuner.verdict.expected_front import Choice
+    from tuner.verdict.runs_model import Choice
 
     return VerificationRequest(
         variants=options.variant,
@@ -94,7 +214,7 @@ def _request(options: VerifyOptions) -> VerificationRequest:
 
 def _view(studies: Sequence[OpenStudy]) -> AbstractContextManager[Live]:
     from tuner.report.terminal.verification import progress_view
-    from tuner.verdict.queue import verifications_of
+    from tuner.verdict.verified import verifications_of
 
     return progress_view(verifications_of(studies))
 
@@ -117,7 +237,7 @@ def _report(outcome: VerificationOutcome, request: VerificationRequest, *, json:
 def _report_ablations(
     opened: Sequence[OpenStudy], outcome: VerificationOutcome, *, json: bool
 ) -> None:
-    from tuner.report.terminal.ablation_lines import ablation_lines
+    from tuner.report.terminal.explanations import ablation_lines
     from tuner.study.snapshot import snapshot
     from tuner.verdict.ablation import ablation_of
 

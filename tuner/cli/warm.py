@@ -20,8 +20,7 @@ from tuner.errors import TunerError, UsageError
 from tuner.spec.study_settings import StudySettings
 
 if TYPE_CHECKING:
-    from tuner.trial.ahead.compile_order import Capability, Order, Search
-    from tuner.trial.ahead.compile_progress import Progress
+    from tuner.trial.ahead.compile_order import Capability, Order, Progress, Search
 
 LOOK_S, SAY_S = 0.05, 2.0
 NOBODY_TOLD = "no GPU is visible here; name what to compile for, e.g. --capability 9.0"
@@ -187,7 +186,7 @@ def _counts(
     searches: Sequence[Search], capability: Capability, cache: Path, warmed: _Warmed | None
 ) -> Progress:
     """What is ready for all of the searches, also for those that nothing was to be done for."""
-    from tuner.trial.ahead.compile_progress import Progress
+    from tuner.trial.ahead.compile_order import Progress
     from tuner.trial.ahead.ready_stamp import read_stamp, stamp_path
 
     stamps = [read_stamp(stamp_path(cache, each, capability)) for each in searches]
@@ -206,7 +205,7 @@ def _counts(
 
 
 def _warn_of_others(cache: Path) -> None:
-    from tuner.devices.writable import who_may_change
+    from tuner.devices.common_files import who_may_change
 
     if (caution := who_may_change(cache)) is not None:
         note(caution)

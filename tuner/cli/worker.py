@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tuner.devices import CpuCores, Gpu
-    from tuner.worker.trainers import Trainer
+    from tuner.worker.session import Trainer
 
 
 STUDIES_FOLLOW = "-"
@@ -104,8 +104,7 @@ class WorkerOptions:
 def worker(options: WorkerOptions) -> int:
     """Run trials of a study on one device until its budget is filled."""
     from tuner.worker.heartbeat import FRESH_PROCESS
-    from tuner.worker.process import Orphan, end_at_once
-    from tuner.worker.restart import ContextLostError, go_on_afresh
+    from tuner.worker.process import ContextLostError, Orphan, end_at_once, go_on_afresh
 
     orphan = Orphan(options.supervised_by) if options.supervised_by is not None else None
     if options.cpu == (options.gpu is not None):
@@ -152,7 +151,7 @@ def worker(options: WorkerOptions) -> int:
 def _kept(options: WorkerOptions, device: Gpu | CpuCores, storage: str, folder: Path | None) -> int:
     """The exit code of a worker that is kept alive."""
     from tuner.cli.foreground import EXIT_CODES, stopped_by_signals
-    from tuner.display.log import log_to_stderr
+    from tuner.display.terminal import log_to_stderr
     from tuner.launch import StopRequests
     from tuner.launch.kept_worker import KeptWorker, keep
 
@@ -204,6 +203,6 @@ def _trainer(device: Gpu | CpuCores, heartbeat: int | None) -> Trainer:
         from tuner.worker.trainer.trainer_process import TrainerProcess
 
         return TrainerProcess(device, heartbeat)
-    from tuner.worker.trainers import InThisProcess
+    from tuner.worker.session import InThisProcess
 
     return InThisProcess(device)

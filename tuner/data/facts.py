@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.config import Objective
-from tuner.data.prepare import PreparedData, mean_change, prepare
+from tuner.data.prepare import SPLITS, PreparedData, mean_change, prepare, runs_of, split_sizes
 from tuner.data.series import Series
 from tuner.data.source_kinds import FileSource
 from tuner.data.sources import open_source
-from tuner.data.split_rows import SPLITS, runs_of, split_sizes
 from tuner.data.task import Task
 
 Floats = npt.NDArray[np.float64]

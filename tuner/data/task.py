@@ -5,9 +5,10 @@ file.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,10 +25,48 @@ from tuner.data.source_kinds import (
     Name,
     Source,
 )
-from tuner.data.task_checks import checked_frequency, named_once
 from tuner.errors import UsageError, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import read_toml, validate
+
+# What keys of a task are checked for, beyond their types.
+
+
+def checked_frequency(value: str, source: Source | None) -> str:
+    """`value`, an alias of pandas.
+
+    Raises:
+        ValueError: it is none, or none of this source's.
+    """
+    if isinstance(source, EtthSource | DemoSource) and value != "h":
+        raise ValueError(f"this source is hourly: 'h' is expected, got {value!r}")
+    local = isinstance(source, FileSource) and source.timezone is not None
+    if value in {"h", "min"} or (value == "D" and not local):
+        return value  # the usual ones, without importing pandas
+    from tuner.data.times import frequency_problem, within_a_day
+
+    problem = frequency_problem(value)
+    if problem is None and local and not within_a_day(value):
+        problem = (
+            f"source.timezone is for steps shorter than a day, got {value!r}: days have no "
+            "daylight saving; leave timezone out"
+        )
+    if problem:
+        raise ValueError(problem)
+    return value
+
+
+def named_once(names: tuple[str, ...], taken: Sequence[str]) -> tuple[str, ...]:
+    """`names`, none of which is there twice or among `taken`.
+
+    Raises:
+        ValueError: one is.
+    """
+    for position, name in enumerate(names):
+        if name in names[:position] or name in taken:
+            raise ValueError(f"{name!r} is named twice; name each column once")
+    return names
+
 
 PROTOCOL_QUANTILES = (
     0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99,
@@ -291,3 +330,19 @@ def _load_file(path: Path) -> Task:
     if isinstance(task.source, FileSource):
         task = task.model_copy(update={"source": task.source.placed_in(path.parent)})
     return task
+
+
+# Quantile levels that belong together.
+
+
+def symmetric_pairs(levels: Sequence[float]) -> list[tuple[int, int]]:
+    """Places of the levels q and 1 - q where both are there, the widest interval first.
+
+    Args:
+        levels: ascending.
+    """
+    return [
+        (low, high)
+        for low, high in combinations(range(len(levels)), 2)
+        if math.isclose(levels[low] + levels[high], 1.0, abs_tol=1e-9)
+    ]

@@ -2,11 +2,10 @@
 they were doing.
 """
 
-from tuner.devices.carried import Carried
 from tuner.devices.cpu import CpuCores, share_out_cores
 from tuner.devices.gpu import Gpu, list_gpus, pick_gpus
 from tuner.devices.lock import exclusive
-from tuner.devices.watch import Observation, Watch
+from tuner.devices.watch import Carried, Observation, Watch
 
 __all__ = [
     "Carried",

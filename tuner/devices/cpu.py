@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.devices.physical import physical_host
+from tuner.devices.host import physical_host
 from tuner.errors import UsageError
 
 

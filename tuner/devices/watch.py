@@ -5,9 +5,11 @@ foreign processes, clocks, throttling, and whether this process was stopped mean
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +19,33 @@ from tuner.devices.cpu import CpuCores
 from tuner.devices.gpu import Gpu, nvml
 from tuner.devices.lock import lock_folder
 from tuner.devices.neighbours import cuda_users, foreign_processes, is_harmless
-from tuner.devices.stops import stops
+
+# How often this process was stopped and went on: its clock went on all the while.
+
+
+@dataclass(slots=True)
+class Stops:
+    """Counted since `count` was called."""
+
+    so_far: int = 0
+
+    def count(self) -> None:
+        """Count from now on. To be called in the main thread; elsewhere nothing is counted."""
+        try:
+            signal.signal(signal.SIGCONT, self._continued)
+        except ValueError:
+            return
+
+    def _continued(self, number: int, frame: object) -> None:
+        del number, frame
+        self.so_far += 1
+
+
+@functools.cache
+def stops() -> Stops:
+    """Those of this process."""
+    return Stops()
+
 
 CPU_FOREIGN_SHARE = 0.10
 """On a CPU, a timing is contaminated when others used more than this share of our cores' time."""
@@ -184,3 +212,43 @@ def _judge_cpu(before: dict[str, Any], after: dict[str, Any], cores: int) -> Obs
     why = f"others used {share:.0%} of these cores' time" if contaminated else ""
     details = {"foreign_cpu_share": round(share, 4), "cpu_mhz": [before["mhz"], after["mhz"]]}
     return Observation(contaminated=contaminated, why=why, details=details)
+
+
+# What earlier attempts at a training saw of their device: it travels in the notes of a
+# checkpoint.
+
+
+@dataclass(slots=True)
+class Carried:
+    """The parts before this one. Times are in seconds since 1970 on the clock of the machine that
+    ran the part.
+    """
+
+    contaminated: bool = False
+    why: str = ""
+    parts: list[tuple[float, float]] = field(default_factory=list)
+
+    def take(self, notes: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint's notes; what does not say that it was clean was not."""
+        self.contaminated = notes.get("contaminated") is not False
+        self.why = str(
+            notes.get("contamination", "nothing is known of the device before the interruption")
+        )
+        self.parts = [(float(began), float(ended)) for began, ended in notes.get("parts", ())]
+
+    def notes(self, seen: Observation, began: float, now: float) -> dict[str, Any]:
+        """For a checkpoint written `now`, of a part that began at `began` and saw `seen`."""
+        whole = self.merged(seen)
+        parts = [*self.parts, (began, now)]
+        return {
+            "contaminated": whole.contaminated,
+            "contamination": whole.why,
+            "parts": [list(part) for part in parts],
+        }
+
+    def merged(self, seen: Observation) -> Observation:
+        """What is to be said of all parts together; details are the last one's."""
+        why = "; ".join(
+            reason for reason in (self.why if self.contaminated else "", seen.why) if reason
+        )
+        return Observation(self.contaminated or seen.contaminated, why, seen.details)

@@ -7,7 +7,9 @@ line breaks too. Colours are given beside a string; lines of our own are printed
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from typing import Any
 
 import rich.console
@@ -56,3 +58,25 @@ def line(*parts: str | tuple[str, str], style: str = "") -> Text:
 def lines(text: str) -> Text:
     """A cell of several lines, whose breaks are our own; a line that is too long is folded."""
     return Text(shown_lines(text), overflow="fold")
+
+
+# Log lines that hold names of others.
+
+
+def log_to_stderr() -> None:
+    """All of this process's log, from now on, a line each."""
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[log], force=True)
+
+
+class OneLine(logging.Formatter):
+    """Log lines with names of others in them:
+    the message is one line, and only a traceback has more.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
+        return shown(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class's name
+        return shown_lines(super().formatException(ei))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import html
 import re
 import shlex
+import signal
 from collections.abc import Iterable
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -108,3 +109,14 @@ def _escape(character: str) -> str:
     return _SHORT.get(character) or (
         f"\\u{number:04x}" if number <= _LAST_OF_16_BITS else f"\\U{number:08x}"
     )
+
+
+# What a signal is called.
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`; `signal 40` where it has no name, as those that are numbered from SIGRTMIN on."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

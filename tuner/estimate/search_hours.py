@@ -6,13 +6,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
 from tuner.estimate.cost_model import Foretold
+from tuner.estimate.cost_sizes import key_of, size_of
+from tuner.estimate.size_costs import SizeCosts, costs_of_trials
 from tuner.estimate.work_ahead import WorkAhead
+from tuner.search.history import configuration
+from tuner.storage.queue.device_time import device_seconds
+from tuner.study.open import OpenStudy
+from tuner.study.results import TrialRecord, is_cut, read_results
 
 MEASURED_COUNTS = 5
 """What is measured before a search counts as so many of its trials."""
@@ -173,3 +180,46 @@ def _begun_within(course: np.ndarray, left_s: float, once_s: float) -> int:
 def usual_beside_s(seconds: Sequence[float]) -> float:
     """Of trials that were recorded, without those that waited for something."""
     return statistics.median(seconds) if seconds else 0.0
+
+
+# What the trials that a study has by now tell of those to come.
+
+
+def trained(opened: OpenStudy) -> list[TrialRecord]:
+    """The trials that trained and have ended, in the order of their numbers."""
+    return [each for each in _ended(opened) if (each.recorded.wall_clock_s or 0.0) > 0]
+
+
+def _ended(opened: OpenStudy) -> list[TrialRecord]:
+    return [record for record in read_results(opened).records if record.state.is_finished()]
+
+
+def ended_trials(opened: OpenStudy) -> list[Ended]:
+    """All that have ended: their times, which size each had, and which ran the default. One that
+    failed before its training began held its device, too.
+    """
+    default = configuration(opened.definition.defaults.as_dict())
+    return [
+        Ended(
+            trained_s=record.recorded.wall_clock_s or 0.0,
+            held_s=device_seconds(record.recorded),
+            size=key_of(size_of(dict(record.params))),
+            of_default=configuration(record.params) == default,
+            cut=is_cut(record.recorded),
+        )
+        for record in _ended(opened)
+    ]
+
+
+def costs_so_far(studies: Iterable[OpenStudy], device_model: str) -> SizeCosts | None:
+    """What they recorded of their sizes; None where no trial trained."""
+    records = [record for opened in studies for record in trained(opened)]
+    return costs_of_trials(((each.params, each.recorded) for each in records), device_model)
+
+
+def installed_torch() -> str:
+    """The version of torch that a worker here would run, which is not imported for it."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return ""

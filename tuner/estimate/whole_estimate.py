@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,103 @@ from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
 from tuner.estimate.foretold import HOUR_S, SearchForetold, elapsed, money, together
 from tuner.estimate.size_costs import SizeCosts
-from tuner.estimate.stages_ahead import Stages
+from tuner.search.methods import method_of
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.margin import CONFIRMATION_SEEDS
+
+# What the stages of a whole retune are foretold to take.
+
+
+REEVALUATED, BESIDE_THEM = 108, 18
+"""Runs of the re-evaluation of one search by a sampler that repeats nothing: 3 rounds of 6
+configurations with 6 seeds, each half as long as one of the default; and those of the default."""
+CONFIRMED = (1.2, 2.0, 2.5)
+"""What a confirmation of one search takes, in runs of the default on all its seeds: the default,
+and beside it nothing, where that stands, or up to three configurations that are faster. Of 45
+that were recorded (benchmarks/retune) 39 took so much."""
+ABLATED = (0.8, 2.8, 3.7)
+"""What the ablation of what one search recommends takes, in runs of the default on all its seeds.
+Of 30 that were recorded 24 took 3.0 to 4.2; six searches recommended the default, or nothing that
+an ablation is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Seconds of devices of a retune, all its variants together."""
+
+    search: Foretold
+    reevaluation: Foretold
+    confirmation: Foretold
+    ablation: Foretold | None = None
+    """None where nobody asks for it."""
+
+    @property
+    def whole(self) -> Foretold:
+        parts = [self.search, self.reevaluation, self.confirmation]
+        if self.ablation is not None:
+            parts.append(self.ablation)
+        return together(parts, alike=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """The searches of a retune that are over."""
+
+    searches: int = 0
+    spent_s: float = 0.0
+    """What they held devices for."""
+
+
+def stages_of(
+    searches: Sequence[SearchForetold],
+    *,
+    sampler: str = "auto",
+    seeds: int = CONFIRMATION_SEEDS,
+    ablated_seeds: int | None = None,
+    budget_s: float | None = None,
+    over: Over | None = None,
+) -> Stages:
+    """Of a retune with these searches, and with those that are `over`: a part of their trials run
+    again where the sampler has not done so, and a confirmation of each on `seeds` seeds.
+
+    Args:
+        searches: those that trials are to come of, one at least.
+        sampler: that chooses.
+        seeds: of a confirmation.
+        ablated_seeds: of an ablation; None: there is none.
+        budget_s: for all searches and their re-evaluation.
+        over: the others.
+    """
+    over = over or Over()
+    usual = together([each.default_run for each in searches]).times(1 / len(searches))
+    runs = [*(each.default_run for each in searches), *[usual] * over.searches]
+    repeats = method_of(sampler).repeats
+    times = 0.0 if repeats else REEVALUATED / 2 + BESIDE_THEM
+    again = together([each.times(times) for each in runs], alike=True)
+    searched = together([each.search for each in searches]).plus(over.spent_s)
+    if budget_s is not None:
+        again = again.at_most(max(0.0, budget_s - searched.low))
+    return Stages(
+        search=searched,
+        reevaluation=again,
+        confirmation=_on_seeds(runs, seeds, CONFIRMED),
+        ablation=None if ablated_seeds is None else _on_seeds(runs, ablated_seeds, ABLATED),
+    )
+
+
+def _on_seeds(runs: Sequence[Foretold], seeds: int, times: tuple[float, float, float]) -> Foretold:
+    """Of each search, so many times a run of its default on every seed."""
+    low, middle, high = times
+    return together(
+        [
+            Foretold(
+                middle=middle * seeds * each.middle,
+                low=low * seeds * each.low,
+                high=high * seeds * each.high,
+            )
+            for each in runs
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,3 +257,104 @@ def rows_of(definition: StudyDefinition, costs: SizeCosts) -> tuple[SizeRow, ...
             )
         )
     return tuple(rows)
+
+
+# What is foretold, in words a person reads before spending.
+
+
+_UNITS = ((HOUR_S, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+GIB = 1 << 30
+CERTAIN = 1.01
+"""A range whose ends are no further apart is one figure."""
+
+
+def seconds_in_words(seconds: float) -> str:
+    """`0.21 s`, `3.4 min`, `12 h`."""
+    for size, unit in _UNITS:
+        if seconds >= size * (2 if size >= 60 else 1):  # noqa: PLR2004 - a minute and a half are 90 s
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e3:.2g} ms"
+
+
+def range_in_words(found: Foretold) -> str:
+    """`3.4 min (2.8 to 4.2)`, with the units where they differ."""
+    low, high = seconds_in_words(found.low), seconds_in_words(found.high)
+    if found.high <= CERTAIN * found.low:
+        return seconds_in_words(found.middle)
+    unit = high.split()[1]
+    short = low.split()[0] if low.split()[1] == unit else low
+    return f"{seconds_in_words(found.middle)} ({short} to {high})"
+
+
+def hours_in_words(found: Foretold) -> str:
+    """`1.2 (0.9 to 1.6)`, of seconds."""
+    parts = (found.middle / HOUR_S, found.low / HOUR_S, found.high / HOUR_S)
+    return "{:.3g} ({:.3g} to {:.3g})".format(*parts)
+
+
+def bytes_in_words(number: float) -> str:
+    return f"{number / GIB:.2f} GiB" if number >= GIB / 4 else f"{number / (1 << 20):.0f} MiB"
+
+
+def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
+    """The same of several searches, all together."""
+    whole = together([each.search for each in found])
+    several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
+    takes = f"{range_in_words(whole)} of device time{several if devices > 1 else ''}"
+    ended = sum(each.ended for each in found)
+    bought = together([each.bought or Foretold.exactly(each.trials) for each in found])
+    if all(each.bought is not None for each in found):
+        return (
+            f"foretold: {len(found)} searches have {takes}, for {trials_in_words(bought, ended)} "
+            "(four times out of five)"
+        )
+    if any(each.bought is not None for each in found):
+        trials = f"{trials_in_words(bought, ended)} of {len(found)} searches"
+    else:
+        trials = f"{bought.middle:.0f} trials of {len(found)} searches"
+    return f"foretold: {trials} take {takes} (four times out of five)"
+
+
+def trials_in_words(found: Foretold, ended: int) -> str:
+    """`some 410 trials (330 to 520)`: those that are to come in two digits, and those that have
+    ended.
+    """
+    figures = [ended + _two_digits(each - ended) for each in (found.middle, found.low, found.high)]
+    middle, low, high = figures
+    if low == high:
+        return f"{middle} {'trial' if middle == 1 else 'trials'}"
+    return f"some {middle} trials ({low} to {high})"
+
+
+def _two_digits(number: float) -> int:
+    return round(float(f"{max(0.0, number):.2g}"))
+
+
+def retune_line(stages: Stages, *, devices: int) -> str:
+    """What a retune says before it begins: what follows its searches."""
+    whole = stages.whole
+    several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
+    ablation = ""
+    if stages.ablation is not None:
+        ablation = f" and its ablation {range_in_words(stages.ablation)}"
+    return (
+        f"foretold: the whole retune takes {range_in_words(whole)} of device time"
+        f"{several if devices > 1 else ''}, its confirmation "
+        f"{range_in_words(stages.confirmation)}{ablation} of that"
+    )
+
+
+def search_line(name: str, found: SearchForetold, *, devices: int, from_trials: bool) -> str:
+    """What a launch says before it begins, in one line."""
+    left = found.search.plus(0.0)
+    own = from_trials or (found.ended and not found.searches)
+    by = "its own trials" if own else "batches measured here"
+    begun = f", {found.ended} of them done" if found.ended else ""
+    several = f", {range_in_words(left.times(1 / devices))} on {devices} devices"
+    takes = f"{range_in_words(left)} of device time{several if devices > 1 else ''}"
+    also = f" and {found.searches} recorded searches" if found.searches else ""
+    sure = f"(four times out of five; by {by}{also})"
+    if found.bought is not None:
+        bought = trials_in_words(found.bought, found.ended)
+        return f"foretold: {name} has {takes}, for {bought}{begun} {sure}"
+    return f"foretold: {found.trials} trials of {name}{begun} take {takes} {sure}"

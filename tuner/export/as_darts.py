@@ -166,7 +166,7 @@ def read_function(config: BestConfig, roots: list[Name]) -> str:
     columns = [*task["target_columns"], *task["past_covariates"], *task["future_covariates"]]
     check_readable({**source, "header": told.get("header", True)})
     if source["kind"] == "demo":
-        roots.append(("tuner.data.demo", "demo_series"))
+        roots.append(("tuner.data.sources", "demo_series"))
         rows, seed = literal(source["rows"]), literal(source["seed"])
         body = f"list(demo_series(rows={rows}, seed={seed}, n_targets={len(columns)}))"
     else:

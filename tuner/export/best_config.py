@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tuner.config import (
     Architecture,
     Hyperparameters,
+    LossTerm,
     ModelShapes,
     Precision,
     TrainingSettings,
     Value,
     shapes_seen,
 )
-from tuner.config.loss_term import LossTerm
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
 from tuner.files.kinds import In
@@ -31,8 +31,7 @@ from tuner.models.of_neuralforecast.library_source import (
 )
 from tuner.models.readings import reading_of
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.membership import Membership
-from tuner.spec.seeds import seeds_of
+from tuner.spec.membership import Membership, seeds_of
 from tuner.study.baselines import loses
 from tuner.study.results import TrialRecord
 from tuner.study.throughput import windows_of_an_epoch
@@ -346,7 +345,7 @@ def _class_of(architecture: Architecture) -> Any:
 
 def _loss(architecture: Architecture) -> Any:
     if library_class(architecture.model) in QUANTILES_FIRST:
-        from tuner.integrations.quantiles_first import QuantilesFirstMQLoss
+        from tuner.integrations.neuralforecast import QuantilesFirstMQLoss
 
         return QuantilesFirstMQLoss
     from neuralforecast.losses.pytorch import MQLoss

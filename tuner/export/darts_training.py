@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.data.calendar_features import calendar_columns
+from tuner.data.prepare import split_sizes
 from tuner.data.series import Series
-from tuner.data.split_rows import split_sizes
 from tuner.training.quantile_loss import mean_quantile_loss
 
 

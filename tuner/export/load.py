@@ -19,11 +19,10 @@ from tuner.storage.database import open_database
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.archive import is_archive_name, read_archive
 from tuner.study.baselines import baselines_of
-from tuner.study.code import with_code
+from tuner.study.code import untrusted_origin, with_code
 from tuner.study.group import Group, grouped, searches_of, studies_meant
 from tuner.study.open import open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
-from tuner.study.trust import untrusted_origin
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmed_words import confirmed_sentence

@@ -22,8 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
 
-from tuner.config import Architecture, Hyperparameters, shapes_seen
-from tuner.config.loss_term import LossTerm
+from tuner.config import Architecture, Hyperparameters, LossTerm, shapes_seen
 from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData
 from tuner.data.recent_rows import id_column, step_named, time_column
@@ -47,7 +46,7 @@ from tuner.files.plain import (
 from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.models.registry import build_model
 from tuner.spec.configuration import Configuration
-from tuner.training.rearrangement import rearranged
+from tuner.training.forecasts import rearranged
 from tuner.version import __version__
 
 if TYPE_CHECKING:

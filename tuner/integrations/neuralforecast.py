@@ -22,7 +22,7 @@ from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError
 from tuner.models.names import social_names
 from tuner.models.registry import build_model
-from tuner.training.rearrangement import rearranged
+from tuner.training.forecasts import rearranged
 
 BASE_ARGUMENTS = frozenset(inspect.signature(BaseModel).parameters) - {"trainer_kwargs"}
 
@@ -250,3 +250,15 @@ def model_class(architecture: Architecture) -> type[TunerModel]:
     made = type(name, (TunerModel,), {"architecture": architecture, "__module__": __name__})
     MODEL_FILENAME_DICT[name.lower()] = made
     return made
+
+
+# neuralforecast's quantile loss for the classes whose forecasts it reads in the wrong order.
+
+
+class QuantilesFirstMQLoss(MQLoss):  # type: ignore[misc]
+    """`MQLoss` of forecasts that hold one quantile of all series, then the next."""
+
+    def domain_map(self, y_hat: Tensor) -> Tensor:
+        """(B, h, Q * N) to (B, h, N, Q)."""
+        quantiles = self.outputsize_multiplier
+        return y_hat.reshape(*y_hat.shape[:2], quantiles, -1).transpose(-1, -2)

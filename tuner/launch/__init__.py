@@ -4,8 +4,7 @@
 """
 
 from tuner.launch.launcher import run
-from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
-from tuner.launch.progress import Progress
+from tuner.launch.outcome import LaunchOutcome, Outcome, Progress, StudyOutcome
 from tuner.launch.request import DeviceChoice, LaunchRequest
 from tuner.launch.stopping import StopRequests
 from tuner.launch.supervisor import Supervisor

@@ -14,11 +14,10 @@ from tuner.data.task import task_file
 from tuner.devices import CpuCores, Gpu
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
-from tuner.launch.early import EarlyWorkers, no_early_workers
+from tuner.launch.child import EarlyWorkers, no_early_workers
 from tuner.launch.engines.placed import PlacedWorkers
 from tuner.launch.engines.placement import Engine, WorkerCommand
-from tuner.launch.outcome import Outcome
-from tuner.launch.progress import Progress
+from tuner.launch.outcome import Outcome, Progress
 from tuner.launch.stopping import StopRequests
 from tuner.launch.supervisor import WORKER_COMMAND, Supervisor
 from tuner.launch.work import Work

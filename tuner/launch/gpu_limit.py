@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.launch.progress import Notes
+from tuner.launch.outcome import Notes
 from tuner.settings import changes
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import initialisation_lock
 from tuner.study.open import OpenStudy
 from tuner.study.shared_hours import share_launched_hours
-from tuner.verdict.queue import limits_of, verifications_of
+from tuner.verdict.verified import limits_of, verifications_of
 
 
 def change_gpu_hours(studies: Sequence[OpenStudy], said: SearchPolicy, notes: Notes) -> None:

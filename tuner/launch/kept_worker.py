@@ -16,16 +16,14 @@ from tuner.devices.lock import check_folder
 from tuner.launch.crew import Crew
 from tuner.launch.outcome import Outcome
 from tuner.launch.stopping import StopRequests
-from tuner.launch.verification_work import VerificationWork
+from tuner.launch.verification import VerificationWork
 from tuner.storage.database import open_database
-from tuner.storage.remedies import in_one_sentence
-from tuner.storage.retry import RETRY_S
+from tuner.storage.retry import RETRY_S, in_one_sentence
 from tuner.storage.url import absolute, parse_url
-from tuner.study.code import with_code
+from tuner.study.code import require_trust, with_code
 from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import programs_of
-from tuner.study.trust import require_trust
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 

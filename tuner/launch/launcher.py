@@ -14,33 +14,30 @@ from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.lock import check_folder
 from tuner.errors import first_line
 from tuner.estimate.foretold import SearchForetold, search_foretold
-from tuner.estimate.foretold_words import search_line, searches_line
-from tuner.estimate.measuring.measured_costs import measured_costs
-from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
+from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject, measured_costs
+from tuner.estimate.search_hours import costs_so_far, ended_trials, installed_torch
 from tuner.estimate.size_costs import SizeCosts, keep, kept, key_of_search
-from tuner.estimate.trials_so_far import costs_so_far, ended_trials, installed_torch
+from tuner.estimate.whole_estimate import search_line, searches_line
+from tuner.launch.child import EarlyWorkers
 from tuner.launch.crew import Crew, deadline
-from tuner.launch.early import EarlyWorkers
 from tuner.launch.gpu_limit import note_spent, trials_unpaid
-from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
+from tuner.launch.outcome import LaunchOutcome, Notes, Outcome, Progress, Quiet, StudyOutcome
 from tuner.launch.plan import Aim, LaunchPlan, called_as_built_in, make_aim, make_plan
-from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import LaunchRequest, checked
 from tuner.launch.stopping import StopRequests
 from tuner.launch.where import Where
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
-from tuner.storage.remedies import in_one_sentence
+from tuner.storage.retry import in_one_sentence
 from tuner.storage.url import absolute, parse_url
-from tuner.study.code import with_code
+from tuner.study.code import require_trust, with_code
 from tuner.study.data_file import keep_data_file
 from tuner.study.host_differences import clock_in_words, newcomer_in_words
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnProgram, keep_code, programs_of
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
-from tuner.study.trust import require_trust
 from tuner.worker.host_facts import host_facts
 from tuner.worker.paths import WorkerPaths, tidy_up, working_folder
 

@@ -15,8 +15,8 @@ from tuner.config import OF_TRAINING, Backend, MqlSplit, Precision, TrainingSett
 from tuner.data.origins import check_blocks
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
-from tuner.devices.served_settings import why_not_on, why_not_together
-from tuner.display.signals import signal_name
+from tuner.devices.backend_rules import why_not_on, why_not_together
+from tuner.display.text import signal_name
 from tuner.errors import TunerError, UsageError
 from tuner.files.environment import without_secrets
 from tuner.files.plain import excerpt
@@ -28,10 +28,10 @@ from tuner.models.registry import network_arguments
 from tuner.settings import flags
 from tuner.spec.definition import StudyDefinition, without_folder
 from tuner.spec.membership import name_of_search
+from tuner.spec.objectives import TimeObjective
 from tuner.spec.program import Program
 from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
 from tuner.spec.study_settings import StudySettings
-from tuner.spec.time_objectives import TimeObjective
 
 # Whether a network of the user's can be trained, before anything is written.
 

@@ -10,10 +10,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from tuner.config import (
-    MANY,
-    MOST_SEARCHES,
-)
+from tuner.config import MANY, MOST_SEARCHES
 from tuner.errors import UsageError
 from tuner.files.arguments import refuse_truths
 from tuner.files.plain import explained

@@ -17,22 +17,30 @@ from functools import partial
 
 from tuner.errors import UsageError
 from tuner.estimate.foretold import SearchForetold
-from tuner.estimate.foretold_words import retune_line
-from tuner.estimate.stages_ahead import Over, stages_of
+from tuner.estimate.whole_estimate import Over, retune_line, stages_of
 from tuner.launch import launcher, verification
 from tuner.launch.gpu_limit import change_gpu_hours
-from tuner.launch.outcome import Outcome, refuse_nothing_but_failures
-from tuner.launch.progress import Notes
+from tuner.launch.outcome import Notes, Outcome, refuse_nothing_but_failures
 from tuner.launch.request import DeviceChoice, checked
 from tuner.launch.retune_agreement import Agreement, agreement, confirmation_begun, members_there
-from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneRequest, Silent
+from tuner.launch.retune_request import (
+    RetuneOutcome,
+    RetuneProgress,
+    RetuneRequest,
+    Silent,
+    Stage,
+    Standing,
+    of_ablation,
+    of_runs,
+    of_search,
+    over,
+)
 from tuner.launch.retune_steps import (
     ablation_request,
     confirmation_request,
     reevaluation_request,
     search_request,
 )
-from tuner.launch.stages import Stage, Standing, of_ablation, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
 from tuner.launch.verification import VerificationRequest
 from tuner.launch.where import choose_where
@@ -41,22 +49,26 @@ from tuner.settings import changes
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.retune import Registered
 from tuner.storage.database import initialisation_lock, open_database
-from tuner.storage.remedies import in_one_sentence
-from tuner.storage.retry import DATABASE_FAILURES
+from tuner.storage.retry import DATABASE_FAILURES, in_one_sentence
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
 from tuner.study.group import PREFIX, open_group
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import register_retune, registered_in
 from tuner.study.snapshot import snapshot
-from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
-from tuner.verdict.ablation_plan import taken_apart
+from tuner.verdict.ablation import SEEDS as ABLATION_SEEDS
+from tuner.verdict.ablation import taken_apart
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups, read_studies
 from tuner.verdict.confirmation import confirmation_of, known_runs_of
-from tuner.verdict.epochs_of import epochs_of
-from tuner.verdict.retune_cost import Spent, costs, spent_on
-from tuner.verdict.retuned_words import bought_sentence, cost_sentence
+from tuner.verdict.retune_cost import (
+    Spent,
+    bought_sentence,
+    cost_sentence,
+    costs,
+    epochs_of,
+    spent_on,
+)
 
 __all__ = ["RetuneOutcome", "RetuneProgress", "RetuneRequest", "run"]
 

@@ -24,9 +24,8 @@ from tuner.study.group import members_of, memberships, refuse_other_draw
 from tuner.study.named import PREFIX
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.registered_retune import registered_in
+from tuner.verdict.comparable import refuse_other_clocks, refuse_other_windows
 from tuner.verdict.confirmation import confirmed_studies
-from tuner.verdict.other_clocks import refuse_other_clocks
-from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.verification_plan import study_names
 
 # Searches that are held against each other begin alike: one that is added later, as those that

@@ -2,25 +2,214 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
 from tuner.config import MANY, MOST_SEARCHES
-from tuner.launch.outcome import Outcome
-from tuner.launch.progress import Progress, Quiet
+from tuner.launch.outcome import Outcome, Progress, Quiet
 from tuner.launch.request import DeviceChoice, Number, Positive
-from tuner.launch.stages import Standing
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
 from tuner.spec.study_settings import StudySettings
+from tuner.storage.queue.runs import VerificationRun, is_ablation, stands_apart
 from tuner.storage.url import DEFAULT_URL
+from tuner.study.open import OpenStudy
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.epochs_of import EpochsOf
-from tuner.verdict.retune_cost import RetuneCost
+from tuner.verdict.confirmation import confirmed_studies
+from tuner.verdict.recommendation import ROUNDS
+from tuner.verdict.retune_cost import EpochsOf, RetuneCost, Spent, duration
+from tuner.verdict.round_allowances import run_seconds
+
+# The stages of a retune, and where one stands: how much is done, and how long the rest takes.
+
+
+class Stage(StrEnum):
+    """In their order."""
+
+    SEARCH = "search"
+    REEVALUATION = "re-evaluation"
+    CONFIRMATION = "confirmation"
+    ABLATION = "ablation"
+    VERDICT = "verdict"
+
+    @property
+    def number(self) -> int:
+        return list(Stage).index(self) + 1
+
+
+_PIECES = {
+    Stage.SEARCH: "trials",
+    Stage.REEVALUATION: "runs",
+    Stage.CONFIRMATION: "runs",
+    Stage.ABLATION: "runs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a stage stands."""
+
+    stage: Stage
+    done: int
+    """Trials or runs that are finished."""
+    planned: int | None
+    """Of how many, as far as that is known: where a budget in time ends it, it is not."""
+    device_s: float
+    """What these had their devices for."""
+    left_s: float | None = None
+    """How long the rest will take, by what each took so far; None while nothing is known, and when
+    it is over."""
+    over: bool = False
+    """There is nothing left to do."""
+    estimated: bool = False
+    """Not all that is `planned` is: some is expected."""
+    asked: bool = True
+    """Somebody wants it now: of an ablation, which a verdict does not wait for."""
+
+    @property
+    def line(self) -> str:
+        """`stage 1 of 5, search: 120 of 400 trials, 0.71 s each, about 3.2 min left`."""
+        name = f"stage {self.stage.number} of {len(Stage)}, {self.stage.value}"
+        pieces = _PIECES.get(self.stage)
+        if pieces is None:
+            return name
+        if self.over and not self.done and self.stage is Stage.REEVALUATION:
+            return f"{name}: not needed, the searches ran again what was promising"
+        if self.over and not self.done and self.stage is Stage.ABLATION:
+            none = "nothing to take apart" if self.asked else "not asked for (--ablate)"
+            return f"{name}: {none}"
+        if self.over:
+            took = f", {duration(self.device_s)} of device time" if self.done else ""
+            return f"{name}: done, {self.done} {pieces}{took}"
+        of = "" if self.planned is None else f" of {'about ' * self.estimated}{self.planned}"
+        parts = [f"{name}: {self.done}{of} {pieces}"]
+        if self.done:
+            parts.append(f"{duration(self.device_s / self.done)} each")
+        if self.left_s is not None:
+            parts.append(f"about {duration(self.left_s)} left")
+        return ", ".join(parts) + ("" if self.asked else "; --ablate goes on")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "stage": self.stage.value,
+            "over": self.over,
+            "done": self.done,
+            "planned": self.planned,
+            "device_s": self.device_s,
+            "left_s": self.left_s,
+        }
+
+
+def over(stage: Stage, spent: Spent) -> Standing:
+    """Of a stage with runs or trials of its own that has nothing left to do."""
+    done, device_s = {
+        Stage.SEARCH: (spent.trials, spent.search_s),
+        Stage.REEVALUATION: (spent.reevaluation_runs, spent.reevaluation_s),
+        Stage.CONFIRMATION: (spent.confirmation_runs, spent.confirmation_s),
+    }[stage]
+    return Standing(stage=stage, done=done, planned=done, device_s=device_s, over=True)
+
+
+def of_ablation(standing: Standing, *, asked: bool) -> Standing:
+    """The same where nobody works at it: what is planned has run, or is left as it is."""
+    whole = standing.done == standing.planned
+    return dataclasses.replace(standing, over=whole, left_s=None, asked=asked)
+
+
+def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Standing:
+    """Of the searches of these studies; `timed`: it is their time that ends them."""
+    counts = [each.ledger.counts() for each in studies]
+    spent = [each.ledger.spent_s() for each in studies]
+    done, device_s = sum(each.finished for each in counts), sum(spent)
+    each_s = device_s / done if done else None
+    left_s: float | None = 0.0
+    for study, count, took_s in zip(studies, counts, spent, strict=True):
+        if count.ended_early and not count.running:
+            continue
+        may_take = study.policy().search_s
+        by_time = None if may_take is None else max(0.0, may_take - took_s)
+        by_trials = None if each_s is None else count.left * each_s
+        known = [seconds for seconds in (by_time, by_trials) if seconds is not None]
+        if not known or left_s is None:
+            left_s = None
+            continue
+        left_s += min(known) / devices
+    # What is under way comes to its end, also where its time is over: in the mean, half of it is
+    # left.
+    if left_s is not None and each_s is not None and any(each.running for each in counts):
+        left_s = max(left_s, each_s / 2)
+    return Standing(
+        stage=Stage.SEARCH,
+        done=done,
+        planned=None if timed else sum(each.budget for each in counts),
+        device_s=device_s,
+        left_s=left_s,
+    )
+
+
+def of_runs(
+    stage: Stage,
+    studies: Sequence[OpenStudy],
+    *,
+    devices: int,
+    budget_s: float | None,
+    own: Collection[str],
+) -> Standing:
+    """Of the verification runs of these studies: those that confirm some of the `own` ones, those
+    that take what is recommended apart, or all others, of which `budget_s` is for all. A reference
+    that was confirmed before is among the studies, and not among one's own.
+
+    Rounds that are not planned yet are taken to be as large as those that are.
+    """
+    in_rounds = stage is Stage.REEVALUATION
+    runs = [
+        run
+        for each in studies
+        for run in each.verifications.runs()
+        if run.state != "skipped" and _is_of(stage, run, own)
+    ]
+    if stage is Stage.ABLATION:  # of what was recommended before, others may be there
+        last = {run.study_id: run.session for run in runs}
+        runs = [run for run in runs if run.session == last[run.study_id]]
+    finished = [run for run in runs if run.state == "finished"]
+    device_s = run_seconds(finished)
+    rounds = _rounds(runs) if in_rounds else ROUNDS
+    planned = round(len(runs) * ROUNDS / rounds)
+    each_s = device_s / len(finished) if finished else None
+    left_s = None if each_s is None else (planned - len(finished)) * each_s
+    if budget_s is not None:
+        by_time = max(0.0, budget_s - device_s)
+        left_s = by_time if left_s is None else min(left_s, by_time)
+    return Standing(
+        stage=stage,
+        done=len(finished),
+        planned=None if budget_s is not None and in_rounds else planned,
+        device_s=device_s,
+        left_s=None if left_s is None else left_s / devices,
+        estimated=rounds < ROUNDS,
+    )
+
+
+def _is_of(stage: Stage, run: VerificationRun, own: Collection[str]) -> bool:
+    if stage is Stage.CONFIRMATION:
+        return not confirmed_studies(run).isdisjoint(own)
+    return is_ablation(run.plan) if stage is Stage.ABLATION else not stands_apart(run.plan)
+
+
+def _rounds(runs: Sequence[VerificationRun]) -> int:
+    """How many rounds of each study are planned; all of them where the front is verified."""
+    if not runs or any(run.plan.get("choice") != "recommended" for run in runs):
+        return ROUNDS
+    sessions: dict[int, set[str]] = {}
+    for run in runs:
+        sessions.setdefault(run.study_id, set()).add(run.session)
+    return max(map(len, sessions.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,16 +19,14 @@ from typing import TypeVar
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE, holder_among, stopped_holder
 from tuner.errors import StudyGoneError, TunerError, UsageError
-from tuner.launch.child import Child
-from tuner.launch.early import EarlyWorkers, no_early_workers
+from tuner.launch.child import Child, EarlyWorkers, Watchdog, kill, no_early_workers
 from tuner.launch.outcome import Outcome
 from tuner.launch.stopping import StopRequests
-from tuner.launch.watchdog import Watchdog, kill
 from tuner.launch.work import Work
 from tuner.storage.records import Counts
 from tuner.storage.retry import DATABASE_FAILURES, persistently
 from tuner.worker.heartbeat import FRESH_PROCESS
-from tuner.worker.restart import MAX_RESTARTS
+from tuner.worker.process import MAX_RESTARTS
 
 # Says of workers that wait for their devices for whom they wait: they themselves tell only their
 # logs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tuner.storage.queue.protocol import Shared
+from tuner.storage.queue.leased_queue import Shared
 
 
 class SignedIn(Protocol):

@@ -9,14 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from tuner.config.references import (
-    LIBRARY,
-    NetworkName,
-    is_name,
-    library_class,
-    names_file,
-    names_own_code,
-)
+from tuner.config import LIBRARY, NetworkName, is_name, library_class, names_file, names_own_code
 from tuner.files.plain import PlainTable
 
 __all__ = [

@@ -95,14 +95,14 @@ class _Profiling:
             self._stack.close()
 
     def _ended(self) -> None:
-        from tuner.profile.script_numbers import numbers_of
+        from tuner.profile.script_hooks import numbers_of
 
         self._stack.close()
         self.profile = _profile_of(numbers_of(self._hooks))
         self._hooks.seen.inputs = None  # the last batch: nobody else holds it
         if self._show:
             from tuner.display.terminal import make_console
-            from tuner.profile.terminal_report import print_profile
+            from tuner.profile.profile_words import print_profile
 
             print_profile(self.profile, make_console(stderr=True))
         if self._html is not None:
@@ -115,8 +115,7 @@ def _profile_of(found: dict[str, Any]) -> Profile:
     """Pace, stages and throughput; the rest needs runs of its own."""
     import torch
 
-    from tuner.profile.advice_order import bottleneck, of_falling
-    from tuner.profile.falling_pace import trend_of
+    from tuner.profile.advice_order import bottleneck, of_falling, trend_of
     from tuner.profile.profile_records import Operations, Profile
     from tuner.profile.script_profile import ticks_of
     from tuner.profile.script_runs import pace_of, stages_of

@@ -12,7 +12,7 @@ from typing import Self
 
 import psutil
 
-from tuner.bench.utilisation import UtilisationSampler
+from tuner.bench.rounds import UtilisationSampler
 from tuner.devices import CpuCores, Gpu
 from tuner.profile.profile_records import Busy
 

@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -17,9 +18,42 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import dataloader
 
-from tuner.profile.recorders import Recorder, Recording, merged, recorder_for
-from tuner.profile.script_observed import Observed
+from tuner.profile.machine_load import Watching
+from tuner.profile.recorders import HOW, Recorder, Recording, merged, recorder_for
 from tuner.training.stage_marks import Stage
+
+# What hooks saw of somebody else's training.
+
+
+@dataclass(slots=True)
+class Loader:
+    """What is known of the training's DataLoader."""
+
+    batches: int | None = None
+    samples: int | None = None
+    batch_size: int | None = None
+    workers: int = 0
+
+
+@dataclass(slots=True)
+class Observed:
+    """What the hooks saw."""
+
+    steps: list[float] = field(default_factory=list)
+    """Seconds of each timed step without validation, unrecorded."""
+    validations: list[float] = field(default_factory=list)
+    """Seconds by which a step with validation before it took longer."""
+    recordings: list[Recording] = field(default_factory=list)
+    recorded_steps: int = 0
+    samples: int = 0
+    sampled_steps: int = 0
+    loader: Loader = field(default_factory=Loader)
+    network: nn.Module | None = None
+    inputs: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    alive: set[str] = field(default_factory=set)
+    began: float = 0.0
+    setup_s: float = 0.0
+
 
 SETTLE = 8
 """Steps before anything is timed."""
@@ -291,3 +325,27 @@ class Hooks:
             yield
         finally:
             setattr(kind, name, plain)
+
+
+# What hooks saw, as plain data that goes from one process to another.
+
+
+def numbers_of(hooks: Hooks) -> dict[str, Any]:
+    """Times in seconds, memory in bytes."""
+    seen, recorded = hooks.seen, hooks.recording()
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda" if on_gpu else "cpu")
+    return {
+        "steps": seen.steps,
+        "all_steps": seen.sampled_steps,
+        "validations": seen.validations,
+        "recorded": {} if recorded is None else dict(recorded.seconds),
+        "recorded_steps": seen.recorded_steps,
+        "spans": [] if recorded is None else [asdict(span) for span in recorded.spans],
+        "samples_a_step": seen.samples / seen.sampled_steps if seen.sampled_steps else 0,
+        "loader": asdict(seen.loader),
+        "network": "" if seen.network is None else type(seen.network).__name__,
+        "how": HOW[type(recorder_for(device, captured=False))],
+        "setup_s": seen.setup_s,
+        "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else Watching.peak_of_process(),
+    }

@@ -2,19 +2,309 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.devices import CpuCores, Gpu, Watch
-from tuner.profile.advice_order import Tell, of_falling, silent, told
-from tuner.profile.falling_pace import trend_of
-from tuner.profile.profile_records import ADVICE, MEMORY, Busy, Operation, Operations, Profile
-from tuner.profile.script_advice import advice_on, memory_of_batches
-from tuner.profile.script_host import ScriptHost
-from tuner.profile.script_runs import Script, pace_of, run_script, stages_of
+from tuner.profile.advice_order import Tell, of_falling, silent, told, trend_of
+from tuner.profile.profile_records import (
+    ADVICE,
+    MEMORY,
+    Advice,
+    AtBatch,
+    Busy,
+    Operation,
+    Operations,
+    Pace,
+    Profile,
+    Stages,
+)
+from tuner.profile.script_changes import Changes
+from tuner.profile.script_runs import (
+    Script,
+    ScriptError,
+    ScriptHost,
+    TooLongError,
+    pace_of,
+    run_script,
+    stages_of,
+)
+from tuner.profile.settings_to_try import LEAST_SHARE, NEAR, TINY
+from tuner.profile.tried_advice import judged
+from tuner.profile.variant_faults import saved_share
+from tuner.training.stage_marks import Stage
+
+# Advice on somebody else's training: each piece tried by running the script again, changed.
+
+
+DATA_SHARE = 0.25
+"""Of an epoch: from so much on, waiting for data is a fault."""
+
+MOST_WORKERS = 4
+FACTORS = (4, 16)
+FEW = 30
+"""Steps of each batch size."""
+
+MOST_S = 8.0
+"""For the steps of one run, as the present pace has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Try:
+    """A change, and the advice that it would be."""
+
+    changes: Changes
+    advice: Advice
+
+
+def advice_on(
+    script: Script,
+    host: ScriptHost,
+    found: dict[str, Any],
+    pace: Pace,
+    stages: Stages,
+    announce: Callable[[str], None],
+) -> Iterator[Advice]:
+    """Faults and settings, each tried where that can be done from outside."""
+    steps = max(FEW, min(script.steps, int(MOST_S / pace.step_s)))
+    on_gpu = found["operations"]["kernels"] is not None if "operations" in found else False
+    for loop in found.get("loops", ()):
+        yield _of_loop(loop, pace, stages)
+    for each in (*_faults(found, stages, on_gpu=on_gpu), *_settings(found, on_gpu=on_gpu)):
+        if isinstance(each, Advice):
+            yield each
+            continue
+        announce(f"trying: {each.advice.change}")
+        yield _tried(script, host, each, pace, steps, announce)
+    yield from _reckoned(stages, pace)
+    yield from _batches(script, host, pace, found, steps, announce)
+
+
+def _run(
+    script: Script,
+    host: ScriptHost,
+    changes: Changes,
+    steps: int,
+    announce: Callable[[str], None],
+) -> dict[str, Any]:
+    """Of one that takes too long it is said at once: it has cost minutes.
+
+    Raises:
+        ScriptError: it came to nothing.
+    """
+    try:
+        return run_script(script, host, changes, steps=steps)
+    except TooLongError as error:
+        announce(f"given up: {error}")
+        raise
+
+
+def _tried(
+    script: Script,
+    host: ScriptHost,
+    each: _Try,
+    pace: Pace,
+    steps: int,
+    announce: Callable[[str], None],
+) -> Advice:
+    try:
+        after = pace_of(_run(script, host, each.changes, steps, announce))
+    except ScriptError as error:
+        return replace(each.advice, outcome=f"failed: {error}")
+    return judged(each.advice, after, pace)
+
+
+def _faults(found: dict[str, Any], stages: Stages, *, on_gpu: bool) -> Iterator[_Try | Advice]:
+    share = stages.share(Stage.DATA, Stage.TRANSFER)
+    if share >= DATA_SHARE:
+        yield from _of_data(found["loader"], share)
+    if dead := tuple(found.get("dead", ())):
+        named = ", ".join(dead[:3])
+        yield _Try(
+            changes=Changes(without=dead),
+            advice=Advice(
+                change=f"leave {named} out of the network, or use what it gives",
+                why=f"no parameter of {named} ever gets a gradient: no loss depends on it",
+                fault=True,
+            ),
+        )
+    if reads := found.get("reads"):
+        begun = Advice(
+            change="read values once in a while, or collect them on the device",
+            why=f"each step waits for the device: {'; '.join(reads[:3])}",
+            fault=True,
+        )
+        if on_gpu:
+            yield _Try(changes=Changes(no_reads=True), advice=begun)
+        else:
+            yield replace(begun, outcome="a CPU waits for nothing: the gain is to be had on a GPU")
+
+
+def _of_data(loader: dict[str, Any], share: float) -> Iterator[_Try]:
+    why = f"a step waits for its data in {share:.0%} of an epoch"
+    yield _Try(
+        changes=Changes(one_sample=True),
+        advice=Advice(
+            change="transform the data once, before the first epoch, and keep what came of it",
+            why=why,
+            fault=True,
+            outcome="tried with one sample, given again and again",
+        ),
+    )
+    workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+    if workers > loader["workers"]:
+        yield _Try(
+            changes=Changes(workers=workers),
+            advice=Advice(
+                change=f"num_workers {workers} in place of {loader['workers']}", why=why, fault=True
+            ),
+        )
+
+
+def _settings(found: dict[str, Any], *, on_gpu: bool) -> Iterator[_Try | Advice]:
+    rounding = "rounding: compare the error"
+    if on_gpu and found["operations"]["tensor_cores"] not in (None, 1.0):
+        yield _Try(
+            changes=Changes(precision="tf32"),
+            advice=Advice(
+                change='torch.set_float32_matmul_precision("high")',
+                why="products in TF32, on tensor cores",
+                mathematics=rounding,
+            ),
+        )
+    yield _Try(
+        changes=Changes(precision="bf16"),
+        advice=Advice(
+            change="torch.autocast with bfloat16",
+            why="products in 16 bits",
+            mathematics=rounding,
+        ),
+    )
+    yield _Try(
+        changes=Changes(fused=True),
+        advice=Advice(change="the optimiser with fused=True", why="one kernel for all parameters"),
+    )
+    if on_gpu:
+        for mode in ("default", "reduce-overhead"):
+            yield _Try(
+                changes=Changes(compiled=mode),
+                advice=Advice(
+                    change=f'torch.compile(network, mode="{mode}")',
+                    why="fewer kernels" if mode == "default" else "fewer kernels, launched as one",
+                ),
+            )
+    yield Advice(
+        change="accumulation",
+        why="",
+        outcome="not tried: the loop is the script's own, and decides when it steps",
+    )
+    yield Advice(
+        change="the whole step as one capture",
+        why="",
+        outcome="not tried: torch.cuda.graph needs a loop that is written for it",
+    )
+
+
+def _reckoned(stages: Stages, pace: Pace) -> Iterator[Advice]:
+    """What needs no run: half of a known part."""
+    share = stages.share(Stage.VALIDATION)
+    if share < LEAST_SHARE:
+        return
+    begun = Advice(
+        change="validation every other epoch",
+        why=f"validation takes {share:.0%} of an epoch",
+        mathematics="early stopping looks less often",
+    )
+    yield replace(
+        judged(begun, replace(pace, epoch_s=pace.epoch_s - pace.validation_s / 2), pace),
+        outcome="reckoned from the measured validation",
+    )
+
+
+def _batches(
+    script: Script,
+    host: ScriptHost,
+    pace: Pace,
+    found: dict[str, Any],
+    steps: int,
+    announce: Callable[[str], None],
+) -> Iterator[Advice]:
+    """A larger batch: the smallest of those tried that is about as fast as any."""
+    begun = Advice(change="a larger batch", why="")
+    loader = found["loader"]
+    if loader["batch_size"] is None:
+        yield replace(begun, outcome="not tried: the batches are not made by a DataLoader")
+        return
+    tried: dict[int, Pace] = {}
+    said = "an epoch has no more windows"
+    for factor in FACTORS:
+        if pace.windows and pace.batch_size * factor * 2 > pace.windows:
+            break
+        announce(f"trying: batches {factor} times as large")
+        try:
+            after = _run(script, host, Changes(batch=factor), max(FEW, steps // factor), announce)
+        except ScriptError as error:
+            said = str(error)
+            break
+        tried[factor] = pace_of(after)
+    if not tried:
+        yield replace(begun, outcome=f"none was tried: {said}")
+        return
+    fastest = min(each.window_s for each in tried.values())
+    factor = min(f for f, each in tried.items() if each.window_s <= fastest * NEAR)
+    ratio = tried[factor].step_s / pace.step_s
+    size = tried[factor].batch_size
+    advice = Advice(
+        change=f"batch_size {size} in place of {pace.batch_size}",
+        why=f"a step of {size} takes {ratio:.1f} times as long as one of {pace.batch_size}",
+        mathematics="fewer updates an epoch: tune the learning rate anew",
+        fault=pace.window_s / tried[factor].window_s >= TINY,
+    )
+    yield judged(advice, tried[factor], pace)
+
+
+def _of_loop(each: dict[str, Any], pace: Pace, stages: Stages) -> Advice:
+    begun = Advice(
+        change=f"run {each['name']} as one call over a batched input",
+        why=(
+            f"{each['name']} ({each['kind']}) is called {each['calls']} times a step, one after "
+            f"the other: {each['share']:.0%} of the forward pass"
+        ),
+        fault=True,
+    )
+    if "failure" in each:
+        return replace(begun, outcome=f"not tried: {each['failure']}")
+    computing = stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
+    saved = computing * saved_share(each["loop_s"], each["one_s"], each["whole_s"])
+    return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
+
+
+def memory_of_batches(
+    script: Script,
+    host: ScriptHost,
+    found: dict[str, Any],
+    pace: Pace,
+    announce: Callable[[str], None],
+) -> Iterator[AtBatch]:
+    """At half, once and twice the batch, each in a process of its own: none ends ours."""
+    for factor in (0.5, 1, 2) if found["loader"]["batch_size"] is not None else (1,):
+        size = max(1, int(pace.batch_size * factor))
+        if factor == 1:
+            yield AtBatch(batch_size=size, peak_bytes=found["peak_bytes"], step_s=pace.step_s)
+            continue
+        announce(f"memory at batch {size}")
+        try:
+            other = _run(script, host, Changes(batch=factor), FEW, announce)
+        except ScriptError as error:
+            yield AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=str(error))
+            continue
+        step_s = pace_of(other).step_s
+        yield AtBatch(batch_size=size, peak_bytes=other["peak_bytes"], step_s=step_s)
+
 
 TICKS = 60
 """Stretches that the throughput is looked at in."""

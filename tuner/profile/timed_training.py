@@ -17,11 +17,11 @@ from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.registry import build_model
+from tuner.training.batching import Shuffles
 from tuner.training.checks import check_settings
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.interface import Engine
-from tuner.training.shuffles import Shuffles
 from tuner.training.stage_marks import Mark, unmarked
 
 Patch = Callable[[nn.Module], AbstractContextManager[object]]
@@ -197,7 +197,7 @@ def _engine(config: RunConfig, data: DeviceData, model: nn.Module, *, marked: bo
     engine = make_engine(config, data, model)
     if not marked or engine.backend is not Backend.TRITON:
         return engine
-    from tuner.models.fused.launch_order import Launching
+    from tuner.models.fused.kernel_launch import Launching
     from tuner.models.tsmixer import TSMixer
     from tuner.training.engines.captured import capture_streams
     from tuner.training.engines.fused.fused_engine import TritonEngine

@@ -10,11 +10,10 @@ from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.profile.profile_records import Advice, Pace
-from tuner.profile.repeated_calls import Loop, batched_gain, saved_share
 from tuner.profile.settings_to_try import Candidate
 from tuner.profile.stage_times import NoMemoryError, Paced, guarded, measure_pace
 from tuner.profile.timed_training import Patch, Running
-from tuner.profile.variant_faults import Faults
+from tuner.profile.variant_faults import Faults, Loop, batched_gain, saved_share
 from tuner.profile.what_if import no_waits, without
 from tuner.trial.survival import lost_context
 

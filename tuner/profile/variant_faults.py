@@ -2,22 +2,292 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.graph import Node
+from torch.utils._pytree import tree_leaves
 
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.fault import on_one_line
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
-from tuner.profile.repeated_calls import Loop, loops_in, step_s
+from tuner.training.clock import synchronizer
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.inspection.dead_parts import Gradients
 from tuner.training.inspection.host_waits import Waits, host_waits
 from tuner.training.step import Step
+
+# Which calls of a forward pass need what others of them gave, by the graph that autograd keeps.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """Where in the graph a call stands."""
+
+    came: Node | None
+    """What gave its input; None where no gradient flows there."""
+    made: tuple[Node, ...]
+    """What gave its outputs."""
+
+
+def made_by(output: object) -> tuple[Node, ...]:
+    """What gave these outputs, of which some may be no tensors."""
+    tensors = [each for each in tree_leaves(output) if isinstance(each, Tensor)]
+    return tuple(each.grad_fn for each in tensors if each.grad_fn is not None)
+
+
+def most_apart(calls: Sequence[Traced]) -> list[int]:
+    """The places of the most calls that could be made at once: none needs what another gave,
+    directly or through others.
+
+    Args:
+        calls: in the order in which they were made.
+    """
+    depths: dict[Node, int] = {}
+    by_depth: dict[int, list[int]] = defaultdict(list)
+    for place, call in enumerate(calls):
+        depth = _depth(call.came, depths)
+        by_depth[depth].append(place)
+        for node in call.made:
+            depths[node] = max(depth, depths.get(node, 0))
+    return max(by_depth.values(), key=len, default=[])
+
+
+def _depth(came: Node | None, depths: dict[Node, int]) -> int:
+    """How many calls, each of which needs the one before, lead to what came from there."""
+    seen: set[Node] = set()
+    deepest, ahead = 0, [came]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node in depths:  # what lies behind a call is less deep than the call
+            deepest = max(deepest, 1 + depths[node])
+            continue
+        ahead += [each for each, _ in node.next_functions]
+    return deepest
+
+
+# Parts of a network that are called one after the other where one call would do: a loop.
+
+
+FEWEST = 8
+"""Calls of one kind in a step: heads and blocks of a usual network are fewer."""
+
+LEAST_SHARE = 0.1
+"""Of the forward pass."""
+
+PASSES = 3
+"""That are watched: the fastest counts, which nothing else held up."""
+
+MOST_SAVED = 0.95
+"""Of a step: a part cannot take longer than the whole, but two timings may say so."""
+
+TIMED = 5
+"""Passes of each way: their fastest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a part, as it was made."""
+
+    part: nn.Module
+    given: Tensor
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """Calls of the same kind in one forward pass, none of which needs what another one gave."""
+
+    name: str
+    """`encoders.*`: where the parts are in the network."""
+    kind: str
+    """Their class."""
+    calls: tuple[Call, ...]
+    share: float
+    """Of the forward pass."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    calls: dict[tuple[Any, ...], list[tuple[Call, Traced]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    open: list[tuple[nn.Module, Node | None, float]] = field(default_factory=list)
+
+
+def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.device) -> list[Loop]:
+    """What `forward` calls again and again, the largest share first; parts of such parts are not
+    named again.
+    """
+    forward()
+    whole, seen = min((_pass(model, forward, device) for _ in range(PASSES)), key=_duration)
+    found = []
+    for (name, kind, *_), alike in seen.calls.items():
+        calls = [alike[place][0] for place in most_apart([traced for _, traced in alike])]
+        share = sum(call.seconds for call in calls) / whole
+        if len(calls) >= FEWEST and share >= LEAST_SHARE:
+            found.append(Loop(name=name, kind=kind, calls=tuple(calls), share=share))
+    outer = [
+        loop for loop in found if not any(loop.name.startswith(f"{other.name}.") for other in found)
+    ]
+    return sorted(outer, key=lambda loop: -loop.share)
+
+
+def _pass(
+    model: nn.Module, forward: Callable[[], object], device: torch.device
+) -> tuple[float, _Seen]:
+    """Seconds of a forward pass, and the calls in it."""
+    seen, names = _Seen(), {part: name for name, part in model.named_modules()}
+    synchronize = synchronizer(device)
+    with _watched(seen, names, synchronize):
+        synchronize()
+        began = time.perf_counter()
+        forward()
+        synchronize()
+        return time.perf_counter() - began, seen
+
+
+def _duration(found: tuple[float, _Seen]) -> float:
+    return found[0]
+
+
+@contextmanager
+def _watched(
+    seen: _Seen, names: dict[nn.Module, str], synchronize: Callable[[], None]
+) -> Iterator[None]:
+    def entered(part: nn.Module, args: tuple[Any, ...]) -> None:
+        synchronize()
+        came = args[0].grad_fn if args and isinstance(args[0], Tensor) else None
+        seen.open.append((part, came, time.perf_counter()))
+
+    def left(part: nn.Module, args: tuple[Any, ...], output: object) -> None:
+        synchronize()
+        took, (_, came, began) = time.perf_counter(), seen.open.pop()
+        given = args[0] if len(args) == 1 and isinstance(args[0], Tensor) else None
+        if part not in names or given is None or not names[part]:
+            return
+        where = re.sub(r"(?<![^.])\d+(?![^.])", "*", names[part])
+        key = (where, type(part).__name__, tuple(given.shape))
+        traced = Traced(came=came, made=made_by(output))
+        seen.calls[key].append((Call(part, given.detach(), took - began), traced))
+
+    hooks = [
+        hook
+        for part in names
+        for hook in (
+            part.register_forward_pre_hook(entered),
+            part.register_forward_hook(left),
+        )
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def batched_gain(loop: Loop, device: torch.device, *, fused: bool) -> tuple[float, float]:
+    """Seconds that the loop's forward and backward passes and its update take, one after the other
+    and as one.
+
+    As one: the first part is called with the inputs of all of them, and weights of all of them in
+    one tensor each are updated. That has the arithmetic of a batched product, and its launches.
+
+    Args:
+        loop: whose calls have inputs of one shape.
+        device: where they are.
+        fused: whether AdamW updates all weights in one kernel.
+
+    Raises:
+        Exception: whatever keeps these parts from being run so.
+    """
+    parts = list(dict.fromkeys(call.part for call in loop.calls))
+    weights = [w for part in parts for w in part.parameters() if w.requires_grad]
+    first, every = parts[0], torch.cat([call.given for call in loop.calls])
+
+    def apart() -> None:
+        outputs = [_tensor_of(call.part(_leaf(call.given))).sum() for call in loop.calls]
+        torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
+
+    def together() -> None:
+        own = [w for w in first.parameters() if w.requires_grad]
+        torch.autograd.grad(_tensor_of(first(_leaf(every))).sum(), own, allow_unused=True)
+
+    stacked = [
+        torch.stack([w.detach()] * len(parts)) for w in first.parameters() if w.requires_grad
+    ]
+    loop_s = _fastest(apart, device) + _fastest(_update(weights, fused=fused), device)
+    return loop_s, _fastest(together, device) + _fastest(_update(stacked, fused=fused), device)
+
+
+def step_s(
+    model: nn.Module, forward: Callable[[], object], device: torch.device, *, fused: bool
+) -> float:
+    """Seconds of the whole network's forward and backward pass and its update, as `batched_gain`
+    times a part of it.
+    """
+    weights = [w for w in model.parameters() if w.requires_grad]
+
+    def work() -> None:
+        outputs = [
+            each.float().sum()
+            for each in tree_leaves(forward())
+            if isinstance(each, Tensor) and each.requires_grad
+        ]
+        torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
+
+    return _fastest(work, device) + _fastest(_update(weights, fused=fused), device)
+
+
+def saved_share(loop_s: float, one_s: float, whole_s: float) -> float:
+    """Of a step's computing, by one call in place of a loop."""
+    return min(MOST_SAVED, max(0.0, loop_s - one_s) / whole_s)
+
+
+def _update(weights: Sequence[Tensor], *, fused: bool) -> Callable[[], object]:
+    """AdamW's, of copies of these weights."""
+    copies = [w.detach().clone().requires_grad_() for w in weights]
+    for copy in copies:
+        copy.grad = torch.ones_like(copy)
+    return torch.optim.AdamW(copies, lr=0.0, fused=True if fused else None).step
+
+
+def _leaf(given: Tensor) -> Tensor:
+    return given.requires_grad_() if given.is_floating_point() else given
+
+
+def _tensor_of(output: object) -> Tensor:
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
+        return output[0]
+    raise TypeError("its output is no tensor")
+
+
+def _fastest(work: Callable[[], object], device: torch.device) -> float:
+    synchronize = synchronizer(device)
+    work()
+    took = []
+    for _ in range(TIMED):
+        synchronize()
+        began = time.perf_counter()
+        work()
+        synchronize()
+        took.append(time.perf_counter() - began)
+    return min(took)
+
 
 STEPS = 3
 MOST_WINDOWS = 64

@@ -26,10 +26,9 @@ from scipy.special import ndtr
 
 from tuner.config import Value
 from tuner.pareto import Point, front_indices, reference_point
-from tuner.search.cube import Cube
+from tuner.search.cube import Cube, WholeSpaceSampler
 from tuner.search.gaussian_process import Array, GaussianProcess
 from tuner.search.reshaped_trials import WORST, corner_of
-from tuner.search.whole_space import WholeSpaceSampler
 from tuner.spec.space import SearchSpace
 
 EVERYWHERE = 1024

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.spec.confirming import LEVEL
+from tuner.spec.margin import LEVEL
 
 Array = np.ndarray[Any, Any]
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from tuner.spec.ranges import ZERO_SHARE, AnyRange, ChoiceRange, FloatRange
 from tuner.spec.space import MIDDLE, SearchSpace
@@ -64,3 +68,20 @@ def _snapped(x: Array, r: AnyRange, *, zeros: bool) -> Array:
         return corners
     middles: Array = (np.minimum(np.floor(x * r.levels), r.levels - 1) + 0.5) / r.levels
     return middles
+
+
+# What samplers have in common that suggest all parameters of a space at once.
+
+
+class WholeSpaceSampler(BaseSampler):
+    """A sampler whose `sample_relative` gives every parameter of its space."""
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        # Only reached for a parameter outside the space, which no study of ours has.
+        return RandomSampler().sample_independent(study, trial, param_name, param_distribution)

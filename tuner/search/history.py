@@ -12,25 +12,101 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
-from optuna.study import Study
+from optuna.storages import InMemoryStorage
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import BUILT_IN, OBJECTIVES, StopReason, Value
 from tuner.pareto import Point
 from tuner.record import Recorded
-from tuner.search.history_storage import NAME, HistoryStorage
 from tuner.search.past_runs import PastRun, Place, place_of
-from tuner.search.seen_trials import Seen, filled
 from tuner.spec.objectives import CONSTRAINTS, values_of
 from tuner.spec.ranges import ZERO_SHARE, FloatRange
 from tuner.spec.space import SearchSpace
-from tuner.storage.optuna.private import numbered
+from tuner.storage.optuna.private import numbered, trial_id_of
 from tuner.storage.optuna.rows import ENQUEUED
+
+# What a sampler of Optuna reads in place of a study: trials that it is shown, translated.
+
+
+NAME = "history"
+
+
+class HistoryStorage(InMemoryStorage):
+    """What a sampler reads: the trials it is shown, and the one that it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.create_new_study([StudyDirection.MINIMIZE, StudyDirection.MINIMIZE], NAME)
+        self._shown: list[FrozenTrial] = []
+        self._asked: FrozenTrial | None = None
+
+    def show(
+        self, finished: Sequence[FrozenTrial], pending: Sequence[FrozenTrial], asked: FrozenTrial
+    ) -> None:
+        self._shown = [*finished, *pending, asked]
+        self._asked = asked
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        del study_id, deepcopy
+        return [trial for trial in self._shown if states is None or trial.state in states]
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        assert self._asked is not None
+        assert trial_id == trial_id_of(self._asked), "a sampler writes to the trial it is asked for"
+        self._asked.system_attrs[key] = value
+
+
+# A finished trial as a sampler sees it beside the others: each has something to teach.
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A finished trial to learn from. `values` is None where they are the worst of the others.
+
+    Of a pruned trial they are a bound only: its MQL is shown as no better than that of the middling
+    complete trial. The bound itself lies on the front, and a model would look about it for what is
+    better still.
+    """
+
+    trial: FrozenTrial
+    values: Point | None
+    recorded: Recorded
+    place: Place
+    measured: bool
+    """It is complete: its values are what it came to."""
+
+    @property
+    def pruned(self) -> bool:
+        return self.values is not None and self.recorded.stopped_by == StopReason.PRUNED
+
+
+def filled(learnt: Sequence[Seen]) -> list[Point]:
+    """The values that each of these trials is seen with beside the others."""
+    known = [seen.values for seen in learnt if seen.values is not None]
+    if not known:
+        return []
+    worst = max(value[0] for value in known), max(value[1] for value in known)
+    whole = [s.values for s in learnt if s.values is not None and not s.pruned] or known
+    middling = statistics.median(mql for _, mql in whole)
+    found: list[Point] = []
+    for seen in learnt:
+        if seen.values is None:
+            found.append(worst)
+        elif seen.pruned:
+            found.append((seen.values[0], max(seen.values[1], middling)))
+        else:
+            found.append(seen.values)
+    return found
+
 
 Violations = Callable[[Point, Recorded], dict[str, float]]
 Configuration = tuple[float | str, ...]

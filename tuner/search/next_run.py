@@ -12,17 +12,217 @@ looking several runs ahead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections import Counter
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
+from tuner.search.confirming_ahead import asked_of
+from tuner.search.cube import Cube
+from tuner.search.gaussian_process import GaussianProcess
 from tuner.search.history import TrialHistory
-from tuner.search.next_run_candidates import NewPlaces
-from tuner.search.next_run_model import Fits, fitted_until
-from tuner.search.next_run_worth import NEVER, Believed, Candidates
-from tuner.search.past_runs import PastRun, Place, rows_of
+from tuner.search.next_run_model import (
+    MQL,
+    ROWS,
+    TIME,
+    Figure,
+    Fits,
+    Fitted,
+    fitted_until,
+    promising,
+)
+from tuner.search.past_runs import SHORTEST, Configurations, PastRun, Place, rows_of
+from tuner.spec.margin import CONFIRMATION_SEEDS
 from tuner.spec.space import SearchSpace
+
+# New places in the unit cube that a search may go to next.
+
+
+Array = np.ndarray[Any, Any]
+
+NEW = 150
+"""Candidates."""
+MOVED = 0.6
+"""How probably a coordinate differs from that of the place that a new one is drawn about."""
+
+
+class NewPlaces:
+    """Draws them for one space."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._cube = Cube(space)
+
+    @property
+    def dimensions(self) -> int:
+        return self._cube.dimensions
+
+    def drawn(self, about: Array, known: Container[Place], random: np.random.Generator) -> Array:
+        """New places, (rows, coordinates): three of four about the most promising ones, at
+        distances of all sizes. Fewer where the space holds few.
+        """
+        near = NEW * 3 // 4
+        base = about[random.integers(0, len(about), near)]
+        width = 10 ** random.uniform(-2, -0.5, (near, 1))
+        moved = base + random.normal(0, 1, base.shape) * width * (random.random(base.shape) < MOVED)
+        anywhere = random.random((NEW - near, self.dimensions))
+        drawn = self._cube.snapped(np.vstack([moved, anywhere])).round(9)
+        places = dict.fromkeys(tuple(place) for place in drawn.tolist())
+        new = [place for place in places if place not in known]
+        return np.array(new).reshape(len(new), self.dimensions)
+
+
+# What candidates for the next run are worth, and how much a run of each is expected to add.
+
+
+AHEAD = (1, 3, 8, 20)
+"""Runs of one configuration that are looked ahead."""
+LOWEST, HIGHEST = -0.01, 0.03
+"""Levels of MQL that are asked for, relative to the default's."""
+BESIDE_S = 0.03
+"""What a training costs beside its own seconds where the next is made ready meanwhile."""
+NEVER = -1.0
+"""Less than any gain."""
+
+_NODES = np.polynomial.hermite_e.hermegauss(5), np.polynomial.hermite_e.hermegauss(9)
+"""Of time and of MQL."""
+_WEIGHTS = np.outer(_NODES[TIME][1], _NODES[MQL][1])
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_LEAST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """What all runs make of time, MQL and the limits."""
+
+    ran: Configurations
+    time: Figure
+    mql: Figure
+    limits: Sequence[GaussianProcess]
+    """How far a configuration is beyond each limit that some run was beyond."""
+    margin: float
+    """How much worse than the default's an MQL may be, relative."""
+
+    @staticmethod
+    def of(
+        past: Sequence[PastRun],
+        running: Sequence[Place],
+        default: Place,
+        fitted: Sequence[Fitted],
+        margin: float,
+    ) -> Believed:
+        """Runs that have not ended count as if they came to what is expected of them."""
+        ran = Configurations.of(past, default)
+        limits = _limits(past, ran)
+        ran = ran.taken(promising(ran, ROWS))
+        time, mql = (Figure(ran, figure, fitted[figure]) for figure in (TIME, MQL))
+        if running:
+            places = list(dict.fromkeys(running))
+            rows = {place: i for i, place in enumerate(ran.places)}
+            places.sort(key=lambda place: place not in rows)
+            tried = np.array([rows[place] for place in places if place in rows], dtype=int)
+            new = np.array(places[len(tried) :]).reshape(-1, ran.where.shape[1])
+            means = (figure.of(tried, new).mean.tolist() for figure in (time, mql))
+            expected = dict(zip(places, zip(*means, strict=True), strict=True))
+            ran = ran.expecting(Counter(running), expected)
+            time, mql = (Figure(ran, figure, fitted[figure]) for figure in (TIME, MQL))
+        return Believed(ran, time, mql, limits, margin)
+
+
+class Candidates:
+    """Configurations that ran, by their rows in `believed.ran`, and new places after them; arrays
+    are (candidates,).
+    """
+
+    def __init__(self, believed: Believed, tried: Array, new: Array) -> None:
+        ran = believed.ran
+        self._believed = believed
+        self._time, self._mql = (f.of(tried, new) for f in (believed.time, believed.mql))
+        length = np.clip(self._time.mean - self._time.default, SHORTEST, 0.0)
+        length[: len(tried)] = ran.length[tried]
+        self._noise = believed.mql.noise(length)
+        of_default = float(believed.mql.noise(np.zeros(1))[0])
+        self._error, needed = asked_of(self._noise, of_default, CONFIRMATION_SEEDS)
+        self._room = self._mql.default + math.log1p(believed.margin) - self._mql.mean - needed
+        self._is_default = np.arange(len(tried) + len(new)) < 0
+        self._is_default[: len(tried)] = tried == ran.default
+        self._kept, self._chance = _within(believed.limits, np.vstack([ran.where[tried], new]))
+
+    @functools.cached_property
+    def worth(self) -> Array:
+        """0 of the default, and of what is expected beyond a limit."""
+        saved = _positive(self._time.default - self._time.mean, np.sqrt(self._time.apart))
+        found: Array = saved * ndtr(self._room / np.sqrt(self._error + self._mql.apart))
+        return np.where(self._is_default | ~self._kept, 0.0, found)
+
+    def gain_per_second(self) -> Array:
+        """By how much the best is expected to be worth more, at best over `AHEAD`."""
+        time, mql, worth = self._time, self._mql, self.worth
+        first, second = int(np.argmax(worth)), float(np.partition(worth, -2)[-2])
+        others = np.full(len(worth), worth[first])
+        others[first] = second
+        cost = np.exp(time.mean) + BESIDE_S
+        of_time = self._believed.time.noise(np.zeros(1))
+        best = np.full(len(worth), NEVER)
+        for runs in AHEAD:
+            q = mql.explained(self._noise / runs)[:, None]
+            t = time.explained(of_time / runs)[:, None]
+            left = np.sqrt(np.maximum(self._error + mql.apart - q[:, 0], _LEAST_VARIANCE))[:, None]
+            sure = ndtr((self._room[:, None] + np.sqrt(q) * _NODES[MQL][0]) / left)
+            saved = _positive(
+                (time.default - time.mean)[:, None] + np.sqrt(t) * _NODES[TIME][0],
+                np.sqrt(np.maximum(time.apart[:, None] - t, _LEAST_VARIANCE)),
+            )
+            after = np.maximum(saved[:, :, None] * sure[:, None, :], others[:, None, None])
+            gain = (after * _WEIGHTS).sum(axis=(1, 2)) - worth[first]
+            best = np.maximum(best, self._chance * gain / (runs * cost))
+        return np.where(self._is_default, NEVER, best)
+
+    def at_a_level(self, random: np.random.Generator) -> int:
+        """The fastest that reaches a random level in one draw, each candidate by itself."""
+        time, mql = (
+            of.mean + np.sqrt(of.variance) * random.standard_normal(len(of.mean))
+            for of in (self._time, self._mql)
+        )
+        within = self._kept & (mql <= self._mql.default + random.uniform(LOWEST, HIGHEST))
+        return int(np.argmin(np.where(within, time, np.inf)))
+
+
+def _limits(past: Sequence[PastRun], ran: Configurations) -> list[GaussianProcess]:
+    """Of limits that no run was beyond there is nothing to learn."""
+    beyond = np.array([run.limits for run in past], dtype=float)
+    if not beyond.size:
+        return []
+    rows = rows_of(past)
+    row = np.array([rows[run.where] for run in past])
+    counts = np.bincount(row)
+    return [
+        GaussianProcess(ran.where, np.bincount(row, np.clip(column, -1.0, 1.0)) / counts)
+        for column in beyond.T
+        if (column > 0).any()
+    ]
+
+
+def _within(limits: Sequence[GaussianProcess], x: Array) -> tuple[Array, Array]:
+    """Which places are expected within all limits, and how surely."""
+    kept, chance = np.ones(len(x), dtype=bool), np.ones(len(x))
+    for model in limits:
+        mean, sd = model.posterior(x)
+        kept &= mean <= 0
+        chance *= ndtr(-mean / sd)
+    return kept, chance
+
+
+def _positive(mean: Array, sd: Array) -> Array:
+    """The mean of what is above 0 of normal distributions."""
+    r = mean / sd
+    found: Array = mean * ndtr(r) + sd * np.exp(-0.5 * r * r) / math.sqrt(2 * math.pi)
+    return found
+
 
 KNOWN, ABOUT = 80, 25
 """Candidates that ran, and those of them that new ones are drawn about."""

@@ -1,7 +1,7 @@
 """The model of all runs that a decision on the next one asks, also of places where nothing ran.
 
 The figure of a configuration is a smooth function of where it lies, and an effect of its own
-(`tuner.search.repeated_runs`). The default's own effect is free: people chose it, so its neighbours
+(below). The default's own effect is free: people chose it, so its neighbours
 are worse than it.
 
 Source: Rasmussen and Williams (2006), chapter 2.
@@ -17,11 +17,197 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from tuner.search.gaussian_process import centre_and_scale
+from tuner.search.gaussian_process import (
+    JITTER,
+    LENGTH_PRIOR,
+    NOISE_PRIOR,
+    START_LENGTH,
+    Distances,
+    centre_and_scale,
+    matern,
+    most_probable,
+    unlikely,
+)
+from tuner.search.one_thread import one_thread
 from tuner.search.past_runs import Configurations, PastRun, Place
-from tuner.search.repeated_runs import Repeated, Settings, probable_settings
+
+# A Gaussian process for configurations that ran once, or several times: what a figure is at each
+# of them, and how surely, all together.
+
 
 Array = np.ndarray[Any, Any]
+
+EFFECT_PRIOR = (math.log(0.006), 0.6)
+"""Of the logarithm of the variance of a configuration's own effect, in units of the figure's. With
+ten times as much, luck in the runs of a configuration is believed to be its own effect
+(docs/decisions/0042)."""
+SLOPE_PRIOR = (1.5, 0.7)
+"""Of how fast the noise's variance falls with the training's length, as a power of it. On the
+reference job a seed moves MQL by 0.014 in trainings of 14 epochs, and by 0.006 in those of 40."""
+GP_ROWS = 300
+"""Settings are fitted to so many configurations at most; all of them count for what is said."""
+
+_ITERATIONS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """Runs by configuration: all arrays are (configurations,), but for `where`."""
+
+    where: Array
+    """(configurations, coordinates), in the unit cube."""
+    mean: Array
+    """Of the figure over the runs of each configuration."""
+    runs: Array
+    squares: Array
+    """Sum of the squared differences of each configuration's runs from their mean."""
+    length: Array
+    """The logarithm of how long each one trains, relative to whatever is usual; zeros where the
+    noise is the same everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What is believed of the figure at each configuration: a normal distribution of all of them
+    together.
+    """
+
+    mean: Array
+    covariance: Array
+    noise: Array
+    """The variance of a single run of each."""
+
+
+@one_thread()
+def believed(data: Repeated) -> Belief:
+    """Fit the model and say what it makes of each configuration; deterministic."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    centre, scale = centre_and_scale(data.mean)
+    scaled = Repeated(
+        where=data.where,
+        mean=(data.mean - centre) / scale,
+        runs=data.runs,
+        squares=data.squares / scale**2,
+        length=data.length,
+    )
+    settings = probable_settings(_some_of(scaled), _ITERATIONS)
+    noise = settings.noise(scaled.length)
+    of_means = noise / scaled.runs
+    kernel = settings.smooth(scaled.where, scaled.where)
+    kernel[np.diag_indices_from(kernel)] += settings.effect + of_means
+    # With N the noise of the means and C the covariance of what was seen, the posterior of what is
+    # true has the mean z - N C^-1 z and the covariance N - N C^-1 N.
+    inverse = cho_solve(cho_factor(kernel, lower=True), np.eye(len(kernel)))
+    mean = scaled.mean - of_means * (inverse @ scaled.mean)
+    covariance = np.diag(of_means) - of_means[:, None] * inverse * of_means[None, :]
+    return Belief(centre + scale * mean, scale**2 * covariance, scale**2 * noise)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Of a figure with mean 0 and variance 1 over configurations."""
+
+    lengths: Array
+    """(coordinates,), in edges of the unit cube."""
+    signal: float
+    effect: float
+    """The variance of a configuration's own effect."""
+    noise_there: float
+    """The noise's variance where `length` is 0."""
+    slope: float
+
+    def noise(self, length: Array) -> Array:
+        """The variance of one run, by the length of the training."""
+        found: Array = self.noise_there * np.exp(-self.slope * length)
+        return found
+
+    def smooth(self, a: Array, b: Array) -> Array:
+        """The covariance (Matérn 5/2) of what is smooth between `a` and `b`, (rows, coordinates)
+        each: (rows of a, rows of b).
+        """
+        return matern(a / self.lengths, b / self.lengths, self.signal)
+
+
+def _some_of(data: Repeated) -> Repeated:
+    """At most `GP_ROWS` configurations: those that ran most often, and of the others every so
+    many.
+    """
+    n = len(data.mean)
+    if n <= GP_ROWS:
+        return data
+    most_first = np.argsort(-data.runs, kind="stable")
+    often = most_first[: min(GP_ROWS // 2, int((data.runs > 1).sum()))]
+    others = np.setdiff1d(np.arange(n), often)
+    spread = others[np.linspace(0, len(others) - 1, GP_ROWS - len(often)).round().astype(int)]
+    rows = np.sort(np.concatenate([often, spread]))
+    return Repeated(
+        where=data.where[rows],
+        mean=data.mean[rows],
+        runs=data.runs[rows],
+        squares=data.squares[rows],
+        length=data.length[rows],
+    )
+
+
+def probable_settings(data: Repeated, iterations: int) -> Settings:
+    """The most probable settings under their priors, from one fixed start.
+
+    `data` has a mean of about 0 and a variance of about 1 over configurations.
+    """
+    d = data.where.shape[1]
+    centre = np.array(
+        [LENGTH_PRIOR[0]] * d + [0.0, EFFECT_PRIOR[0], NOISE_PRIOR[0], SLOPE_PRIOR[0]]
+    )
+    theta = most_probable(
+        Likelihood(data).at,
+        centre=centre,
+        spread=np.array(
+            [LENGTH_PRIOR[1]] * d + [1.0, EFFECT_PRIOR[1], NOISE_PRIOR[1], SLOPE_PRIOR[1]]
+        ),
+        start=np.concatenate([[START_LENGTH] * d, centre[d:]]),
+        bounds=[(-4.0, 4.0)] * (d + 1) + [(-9.0, 2.0)] * 2 + [(0.0, 4.0)],
+        iterations=iterations,
+    )
+    signal, effect, noise = (math.exp(part) for part in theta[d : d + 3])
+    return Settings(np.exp(theta[:d]), signal, effect + JITTER, noise, float(theta[d + 3]))
+
+
+class Likelihood:
+    """Of the means of configurations, and of how their runs differ from these."""
+
+    def __init__(self, data: Repeated) -> None:
+        self._data = data
+        self._distances = Distances(data.where)
+
+    def at(self, theta: Array) -> tuple[float, Array]:
+        """Its negative logarithm for settings (lengths, signal, effect, noise, slope), and the
+        gradient.
+        """
+        data, d = self._data, self._data.where.shape[1]
+        effect, noise_there = math.exp(theta[d + 1]), math.exp(theta[d + 2])
+        noise = noise_there * np.exp(-theta[d + 3] * data.length)
+        of_means = noise / data.runs
+        smooth = self._distances.covariance(theta)
+        covariance = smooth.kernel.copy()
+        covariance[np.diag_indices_from(covariance)] += effect + of_means + JITTER
+        of_the_means, inner = unlikely(data.mean, covariance)
+        diagonal = np.diag(inner)
+        # The runs of one configuration about their mean: as many degrees of freedom as runs but
+        # one.
+        free = data.runs - 1
+        excess = 0.5 * (free - data.squares / noise) - 0.5 * diagonal * of_means
+        gradient = np.array(
+            [
+                *smooth.gradient(inner),
+                -0.5 * effect * float(diagonal.sum()),
+                float(excess.sum()),
+                -float((excess * data.length).sum()),
+            ]
+        )
+        of_their_runs = 0.5 * float((free * np.log(noise) + data.squares / noise).sum())
+        return of_the_means + of_their_runs, gradient
+
 
 TIME, MQL = 0, 1
 """The columns of `Configurations.mean`."""

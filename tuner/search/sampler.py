@@ -20,24 +20,60 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import Value
 from tuner.record import Recorded
+from tuner.search.cube import WholeSpaceSampler
 from tuner.search.history import TrialHistory, known_params
 from tuner.search.methods import Asked, Method, method_of
 from tuner.search.one_thread import one_thread
 from tuner.search.past_runs import place_of
 from tuner.search.reshaped_trials import corner_of
-from tuner.search.sobol import SobolPoints
-from tuner.search.whole_space import WholeSpaceSampler
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.margin import MARGIN
+from tuner.spec.membership import FIRST_DRAW, drawn_as
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.ranges import AnyRange, ChoiceRange, FloatRange
-from tuner.spec.seeds import FIRST_DRAW, drawn_as
 from tuner.spec.space import SearchSpace
 from tuner.storage.optuna.private import storage_of, trial_id_of
 
 if TYPE_CHECKING:
     from tuner.search.next_run import NextRun
+
+
+# Sobol points by trial number: however many workers ask, together they walk one well-spread
+# sequence.
+
+
+STRIDE = 7919
+"""Between the points that are tried for one trial number after its own:
+a prime, so that numbers rarely collide."""
+
+
+class SobolPoints:
+    """A scrambled Sobol sequence in the unit cube of `dimensions`, fixed by `seed`.
+
+    Sources: Sobol (1967), Owen (1998) for the scrambling; scipy's implementation.
+    """
+
+    def __init__(self, dimensions: int, seed: int) -> None:
+        self._dimensions = dimensions
+        self._seed = seed
+
+    def point(self, index: int) -> list[float]:
+        """The point number `index`, `dimensions` coordinates from 0 to 1."""
+        from scipy.stats.qmc import Sobol
+
+        sequence = Sobol(self._dimensions, scramble=True, rng=np.random.default_rng(self._seed))
+        if index:
+            sequence.fast_forward(index)
+        return [float(x) for x in sequence.random(1)[0]]
+
+    def others(self, index: int, count: int) -> Iterator[list[float]]:
+        """Up to `count` points for the same trial when
+        its own will not do, far along the sequence.
+        """
+        for again in range(1, count + 1):
+            yield self.point(index + again * STRIDE)
+
 
 NEAR = 0.02
 """How far, as a share of its range, a continuous value moves to make a configuration new."""

@@ -9,7 +9,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
 
 from tuner.config import (
     OBJECTIVES,
@@ -20,16 +22,112 @@ from tuner.config import (
     TrainingSettings,
     Value,
 )
+from tuner.data.task import task_of
 from tuner.errors import UsageError
-from tuner.files.plain import read_json
-from tuner.models.names import names_own_code
-from tuner.spec.configuration import of_training_beside
-from tuner.spec.named_files import NamedFiles
-from tuner.spec.objectives import objective_names
-from tuner.spec.program import ClockLabel, Program
-from tuner.spec.space import SearchSpace
-from tuner.spec.stored import FORMAT, StoredDefinition, StoredProgramDefinition
+from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data, read_json
+from tuner.models.names import NetworkName, NetworkSettings, names_file, names_own_code
+from tuner.spec.configuration import (
+    Configuration,
+    ProgramConfiguration,
+    of_training_beside,
+    weight_problem,
+)
+from tuner.spec.objectives import TimeObjective, objective_names
+from tuner.spec.program import ClockLabel, NamedFiles, Program
+from tuner.spec.space import ProgramSpace, SearchSpace
 from tuner.spec.study_file import StudyFile
+
+# A study's definition as others stored it, in an exported file or a shared database: as strict as
+# a study file.
+
+
+FORMAT = 1
+MOST_SEEDS = 1_000_000
+
+
+class StoredNetwork(Strict):
+    """An `Architecture`."""
+
+    model: NetworkName
+    settings: NetworkSettings = Field(default_factory=dict)
+
+
+class StoredDefinition(Strict):
+    """What `StudyDefinition.as_dict` gives."""
+
+    format: Literal[1]
+    variant: Label
+    core_change: Prose
+    architecture: StoredNetwork
+    model_source: Digest | None
+    task: PlainTable
+    data_hash: Digest
+    space: SearchSpace
+    defaults: Configuration
+    training: TrainingSettings
+    seeds_per_trial: Annotated[int, Field(ge=1, le=MOST_SEEDS)]
+    mql_split: Literal["test", "val", "origins"]
+    objectives: tuple[str, str]
+    target_val_loss: Annotated[float, Field(gt=0)] | None = None
+    loss_source: Digest | None = None
+    files: NamedFiles | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.objectives not in [objective_names(time, self.mql_split) for time in TimeObjective]:
+            raise ValueError(
+                f"objectives {list(self.objectives)!r} are none of a study on the {self.mql_split} "
+                "split"
+            )
+        if (self.objectives[0] == "time_to_target_s") != (self.target_val_loss is not None):
+            raise ValueError(
+                "target_val_loss belongs to the objective time_to_target_s, and only there"
+            )
+        outside = self.space.contains(self.defaults.values())
+        if outside:
+            raise ValueError(f"defaults: {outside[0]}")
+        loss = self.training.loss
+        if problem := weight_problem(loss, self.space):
+            raise ValueError(problem)
+        of_file = loss is not None and names_file(loss.term)
+        if of_file != (self.loss_source is not None):
+            raise ValueError(
+                "loss_source belongs to a term of a file, and says what that file held: expected "
+                "its SHA-256 with FILE.py:name, and only there"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _is_of_a_task(self) -> Self:
+        task = task_of(self.task)
+        if problem := self.space.input_size_problem(
+            {"name": task.name, "input_size": task.input_size}
+        ):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def program(self) -> Program | None:
+        return None
+
+    def whole_task(self) -> dict[str, Any]:
+        """The task with all its keys: one that was stored
+        before a key existed has that key's default.
+        """
+        complete = {**self.task, **task_of(self.task).definition()}
+        return {str(key): harmless_data(value) for key, value in complete.items()}
+
+
+class StoredProgramDefinition(StoredDefinition):
+    """The same of a study whose trials are a program of somebody's own."""
+
+    defaults: ProgramConfiguration
+    space: ProgramSpace
+    process: Program
+
+    @property
+    def program(self) -> Program:
+        return self.process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,3 +351,90 @@ def _source_digest(model: str) -> str | None:
     if not location.endswith(".py") or not Path(location).is_file():
         return None
     return hashlib.sha256(Path(location).read_bytes()).hexdigest()
+
+
+# What differs between a study's stored definition and one that is asked for, in words.
+
+
+def differences(stored: StudyDefinition, asked: StudyDefinition) -> list[str]:
+    """What differs between two definitions, one phrase each, e.g. `training.max_epochs: 200 there,
+    3 asked`.
+    """
+    there, here = _flat(stored.comparable()), _flat(asked.comparable())
+    phrases = []
+    for key in sorted(there.keys() | here.keys()):
+        if there.get(key) == here.get(key):
+            continue
+        name = key.removeprefix("training.")
+        if name in asked.of_training and name not in stored.of_training:
+            phrases.append(
+                f"{name}: an argument of its network there, asked as a setting of training, which "
+                "it is by now; give the argument another name"
+            )
+        elif key == "model_source" and same_class(stored, asked):
+            phrases.append(f"{class_file(asked)} changed since the study was made")
+        elif key == "loss_source" and _same_term(stored, asked):
+            phrases.append(f"{_term_file(asked)} changed since the study was made")
+        elif key.startswith("files.") and key in there and key in here:
+            phrases.append(f"{key.removeprefix('files.')} changed since the study was made")
+        else:
+            phrases.append(
+                f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} asked"
+            )
+    return phrases
+
+
+def changed_files(stored: StudyDefinition, asked: StudyDefinition) -> tuple[str, ...]:
+    """The user's files that both run and that are not what they were."""
+    found: dict[str, None] = {}
+    if stored.model_source != asked.model_source and same_class(stored, asked):
+        found[class_file(asked)] = None
+    if stored.loss_source != asked.loss_source and _same_term(stored, asked):
+        found[_term_file(asked)] = None
+    before = {} if stored.files is None else stored.files.sha256
+    for name, digest in ({} if asked.files is None else asked.files.sha256).items():
+        if before.get(name, digest) != digest:
+            found[name] = None
+    return tuple(found)
+
+
+def same_class(stored: StudyDefinition, asked: StudyDefinition) -> bool:
+    """Whether both are about the class of one file of the user's own, whatever stands in it."""
+    names = {without_folder(each.architecture.model) for each in (stored, asked)}
+    return len(names) == 1 and None not in (stored.model_source, asked.model_source)
+
+
+def class_file(definition: StudyDefinition) -> str:
+    """The file that an import string names, relative to the current folder where it lies in it."""
+    if definition.program is not None:
+        return "the program of [process]"
+    return _near(definition.architecture.model)
+
+
+def _same_term(stored: StudyDefinition, asked: StudyDefinition) -> bool:
+    """Whether both add the term of one file of the user's own, whatever stands in it."""
+    names = {
+        each.training.loss and without_folder(each.training.loss.term) for each in (stored, asked)
+    }
+    return len(names) == 1 and None not in (stored.loss_source, asked.loss_source)
+
+
+def _term_file(definition: StudyDefinition) -> str:
+    """The file with the term of the training loss, as `class_file`."""
+    assert definition.training.loss is not None, "it has one"
+    return _near(definition.training.loss.term)
+
+
+def _near(reference: str) -> str:
+    path = Path(reference.rpartition(":")[0])
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {
+        k: v
+        for key, inner in value.items()
+        for k, v in _flat(inner, f"{prefix}.{key}" if prefix else key).items()
+    }

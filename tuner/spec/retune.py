@@ -13,8 +13,7 @@ from pydantic import Field
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.errors import UsageError
 from tuner.settings import DURATION, PART, Flag, Settings
-from tuner.spec.confirming import CONFIRMATION_SEEDS
-from tuner.spec.margin import MARGIN, OF_MARGIN, TOO_MUCH
+from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN, OF_MARGIN, TOO_MUCH
 
 SEARCHES, TRIALS = 5, 320
 """Of a new retune for which nobody said another number: a claim between two variants takes so many

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,24 +13,137 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tuner.config import (
     BUILT_IN,
     MOST_ACCUMULATED,
+    OF_THE_TASK,
     OF_TRAINING,
     Architecture,
     Hyperparameters,
     TrainingSettings,
 )
-from tuner.errors import UsageError, unknown_name
+from tuner.errors import UsageError, guess, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import TomlDocument, read_toml, validate
-from tuner.models.names import NetworkName, NetworkSettings, library_class
+from tuner.models.names import LIBRARY, NetworkName, NetworkSettings, library_class
 from tuner.models.of_neuralforecast.auto_space import study_of_library
+from tuner.models.of_neuralforecast.library_source import (
+    check_names,
+    constructor_arguments,
+    list_in,
+    model_names,
+    take_our_norm,
+)
 from tuner.models.registry import check_name
-from tuner.spec.configuration import Configuration, ProgramConfiguration
-from tuner.spec.first_trial import wrong_default
-from tuner.spec.given_values import misplaced
-from tuner.spec.loss_table import named_weight, weight_problem
-from tuner.spec.named_files import NamedFiles, Patterns
-from tuner.spec.program import MODEL, Program, ProgramTable
+from tuner.spec.configuration import (
+    Configuration,
+    ProgramConfiguration,
+    named_weight,
+    weight_problem,
+)
+from tuner.spec.program import MODEL, NamedFiles, Patterns, Program, ProgramTable
+from tuner.spec.ranges import IntRange, SizeRange
 from tuner.spec.space import ProgramSpace, SearchSpace, is_of_sizes
+
+# The defaults of a study file, which are the first trial of its study: are they in its space?
+
+
+def wrong_default(space: SearchSpace, defaults: Configuration) -> str | None:
+    """What is wrong with the first of them that cannot be tried, with the remedy; else None.
+
+    A whole number with a point is refused, too: a network would be given 2.0 for its depth.
+    """
+    outside = space.contains(defaults.values())
+    if outside:
+        name, _, wrong = outside[0].partition(" ")
+        remedy = "so change them, or widen the range"
+        if wrong == "is missing":
+            remedy = "so add it"
+        elif wrong.startswith("is there only where"):
+            remedy = "so leave it out"
+        return f"defaults.{name}: {name} {wrong}; the defaults are the first trial, {remedy}"
+    for name, value in defaults.own.items():
+        whole = isinstance(space.own[name], IntRange | SizeRange)
+        if whole and isinstance(value, float):
+            return (
+                f"defaults.{name}: {name} = {value} has a point, and [space.{name}] is of whole "
+                f"numbers; write {value:.0f}"
+            )
+    return None
+
+
+# What a study file gives a value that belongs elsewhere, or that its network does not take.
+
+
+def misplaced(file: StudyFile) -> str | None:
+    """The first value that is not taken where it stands, as `KEY: problem`; None where all are."""
+    for name in file.space.ranges:
+        if name in file.model_settings:
+            if name in BUILT_IN and file.space.ranges[name].single:
+                rule = f"{name} is the study's; a fixed one belongs in [defaults]"
+            else:
+                rule = f"{name} is searched; leave it out, or [space.{name}]"
+            return f"model_settings.{name}: {rule}"
+    if problem := _of_library(file):
+        return problem
+    for name, value in file.defaults.own.items():
+        if name not in file.space.own:
+            return f"defaults.{name}: there is no [space.{name}]{_place(file, name, value)}"
+    return None
+
+
+def _place(file: StudyFile, name: str, value: Any) -> str:
+    """Where a value without a range belongs."""
+    if file.program is not None:
+        near = guess(name, file.space.ranges)
+        return f"{near}; what a program always gets belongs in the command of [process]"
+    if name in OF_THE_TASK:
+        return (
+            f'; the task says it: leave it out, or add [space.{name}] with type = "int", '
+            f"low = {value} and high = {value}, which fixes it"
+        )
+    if name in OF_TRAINING:
+        return "; a fixed one belongs in [training]"
+    near = guess(name, [*BUILT_IN, *file.space.own])
+    return f"{near}; a fixed argument of the network belongs in [model_settings]"
+
+
+def _of_library(file: StudyFile) -> str | None:
+    """Of a model of neuralforecast: a name that it does not take, or a list that is none. What
+    else a value may be, only the class knows.
+    """
+    name = library_class(file.model)
+    if name is None:
+        return None
+    try:
+        names = model_names()
+        taken = constructor_arguments(name) if name in names else ()
+    except UsageError:  # not installed here, or not as we know it: a training will say so
+        return None
+    if name not in names:
+        return f"model: {unknown_name(f'model of {LIBRARY}', name, names)}"
+    for key, argument, value in _given(file):
+        if (key, argument) == ("space", "revin"):  # whose default has been looked at
+            continue
+        try:
+            given = {argument: list_in(value)}
+            take_our_norm(file.model, taken, given)
+            check_names(file.model, given, taken)
+        except UsageError as error:
+            return f"{key}.{argument}: {error}"
+    return None
+
+
+def _given(file: StudyFile) -> Iterator[tuple[str, str, Any]]:
+    """Table, name and value of whatever a network is built with; a range has no one value."""
+    for argument, value in file.model_settings.items():
+        yield "model_settings", argument, value
+    loss = file.training.loss
+    apart = {"learning_rate", "weight_decay", "batch_size", *OF_THE_TASK, *OF_TRAINING}
+    apart |= {loss.weight} if loss is not None and isinstance(loss.weight, str) else set()
+    defaults: Mapping[str, Any] = file.defaults.values()
+    for key, table in (("defaults", defaults), ("space", dict.fromkeys(file.space.ranges))):
+        for argument, value in table.items():
+            if argument not in apart:
+                yield key, argument, value
+
 
 _IMPORT_STRING = re.compile(r"(?:[\w.]+|.*\.py):\w+")
 """`package.module:Class` or `path/to/file.py:Class`."""

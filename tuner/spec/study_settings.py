@@ -10,8 +10,7 @@ from pydantic import Field
 
 from tuner.config import MANY, MqlSplit, TrainingSettings
 from tuner.settings import NUMBER, Flag, flags
-from tuner.spec.objectives import objective_names
-from tuner.spec.time_objectives import TimeObjective
+from tuner.spec.objectives import TimeObjective, objective_names
 
 if TYPE_CHECKING:
     from tuner.spec.definition import StudyDefinition

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from tuner.config import Backend, Hyperparameters
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.files.plain import harmless
 from tuner.storage.database_clock import database_now
 from tuner.storage.schema import backend_choices

@@ -21,10 +21,9 @@ from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
 from tuner.storage.dialects import CONNECT_TIMEOUT_S
 from tuner.storage.migrations import baseline
-from tuner.storage.optuna.schema_version import versions_in_plain_sql
+from tuner.storage.optuna.private import versions_in_plain_sql
 from tuner.storage.optuna.trials import TrialStorage
-from tuner.storage.remedies import remedy_where_refused
-from tuner.storage.retry import persistently
+from tuner.storage.retry import persistently, remedy_where_refused
 from tuner.storage.sqlite import (
     SQLITE_TIMEOUT_S,
     begin_on_sqlite,

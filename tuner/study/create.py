@@ -19,10 +19,10 @@ from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import ATTRIBUTE, Membership
+from tuner.spec.objectives import TIMES, TimeObjective
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.ranges import FloatRange
 from tuner.spec.space import SearchSpace, condition_in_words
-from tuner.spec.time_objectives import TIMES, TimeObjective
 from tuner.storage import schema
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now

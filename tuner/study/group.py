@@ -11,8 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tuner.errors import StorageError, UsageError, unknown_name
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.membership import Membership, name_of_search
-from tuner.spec.seeds import FIRST_DRAW
+from tuner.spec.membership import FIRST_DRAW, Membership, name_of_search
 from tuner.storage.database import Database
 from tuner.study.create import MEMBERSHIP
 from tuner.study.open import OpenStudy, attributes_of_studies, open_study

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tuner.errors import StorageError
+from tuner.errors import StorageError, UsageError
 from tuner.files.plain import explained
+from tuner.settings import in_percent
+from tuner.spec.margin import checked_margin
 from tuner.spec.retune import Registered
-from tuner.storage.database import Database
+from tuner.storage.database import Database, initialisation_lock
 from tuner.study.open import OpenStudy, attributes_of_studies
 
 RETUNE = "tuner_retune"
@@ -34,3 +36,33 @@ def register_retune(study: OpenStudy, retune: Registered) -> None:
     """Register it with a study."""
     plain = retune.model_dump(mode="json")
     study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain)
+
+
+# A study's margin, recorded before its confirmation begins and the same from then on.
+
+
+def record_margin(study: OpenStudy, said: float | None = None) -> float:
+    """Record the margin with the study, to be called before a run of its confirmation is planned:
+    what was `said`, else what the study has, else the usual one. The margin that counts.
+
+    Raises:
+        UsageError: no margin, or another than the one that verification runs have begun with.
+    """
+    with initialisation_lock(study.database.address):  # a launch may be changing another field
+        before = study.policy()
+        margin = before.counted_margin if said is None else checked_margin(said)
+        if margin != before.margin:
+            refuse_other_margin(study, margin)
+            study.set_policy(before.but(margin=margin))
+    return margin
+
+
+def refuse_other_margin(study: OpenStudy, said: float | None) -> None:
+    """Raises UsageError where a margin is recorded, verification has begun and another is said."""
+    recorded = study.policy().margin
+    if recorded is None or said == recorded or not study.verifications.runs():
+        return
+    raise UsageError(
+        f"study {study.name!r} has had a margin of {in_percent(recorded)} since before its "
+        "verification began, and keeps it; to look at another, say it to 'tuner best --margin'"
+    )

@@ -23,11 +23,11 @@ from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_settings import StudySettings, resumed
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.optuna.constraints import replace_constraints
+from tuner.storage.optuna.private import replace_constraints
 from tuner.study.group import asked_searches, memberships
 from tuner.study.named import snapshot_named
 from tuner.study.open import OpenStudy, check_resumable, list_studies, make_or_resume, open_study
-from tuner.study.recorded_margin import refuse_other_margin
+from tuner.study.registered_retune import refuse_other_margin
 from tuner.study.results import TrialRecord
 from tuner.study.shared_hours import share_launched_hours
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from tuner.display.text import shown
 from tuner.errors import UsageError
-from tuner.spec.definition import StudyDefinition
-from tuner.spec.definition_differences import changed_files, differences
+from tuner.spec.definition import StudyDefinition, changed_files, differences
 from tuner.study.own_file import beside_all
 
 BESIDE = "tuner_imported_beside"

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from tuner.errors import StorageError
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
-from tuner.storage.optuna.study_notes import names_by_id
+from tuner.storage.optuna.private import names_by_id
 from tuner.storage.schema import studies
 from tuner.study.open import OpenStudy
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.config import ModelShapes, RunConfig
-from tuner.devices.served_settings import why_not_together
+from tuner.devices.backend_rules import why_not_together
 from tuner.errors import UsageError
 from tuner.files.arguments import refuse_truths
 

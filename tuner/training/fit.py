@@ -2,36 +2,188 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
-from tuner.config import EpochRecord, RunConfig, StopReason
+from tuner.config import EpochRecord, Hyperparameters, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import first_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.registry import build_model
-from tuner.training.checkpoint import Checkpoint, Checkpoints
-from tuner.training.checkpointing import Checkpointer
+from tuner.training.batching import Shuffles
+from tuner.training.checkpoint import Checkpoint, Checkpointer, Checkpoints
 from tuner.training.checks import check_settings
 from tuner.training.clock import Clock, synchronizer
 from tuner.training.determinism import arithmetic, seeded
-from tuner.training.device_memory import give_back_leftovers, without_memory
-from tuner.training.engine_in_use import ready_engine
-from tuner.training.engines.choose import resolve_backend
+from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
 from tuner.training.engines.interface import Engine, TrainedEpoch
-from tuner.training.engines.pool import EnginePool
-from tuner.training.loss_scale import skipped_all
+from tuner.training.engines.pool import EnginePool, Lent
 from tuner.training.model_state import Snapshot
 from tuner.training.own_term import losses_in_words, skipped_in_words
 from tuner.training.result import FitResult
 from tuner.training.run_state import RunState
-from tuner.training.shuffles import Shuffles
-from tuner.training.stop_requests import ShouldStop, Stopping
+from tuner.training.step import skipped_all
+
+# The device's memory before a training, and after one for which there was not enough.
+
+
+def give_back_leftovers(device: torch.device, pool: EnginePool | None) -> None:
+    """What earlier trainings of this process left in cycles: it would count as this one's memory.
+
+    One that ended well on an engine of the pool leaves none, and looking for some takes a tenth of
+    a second.
+    """
+    if device.type == "cuda" and (pool is None or not pool.took_back_last):
+        gc.collect()
+
+
+def without_memory(state: RunState, message: str, model: nn.Module | None) -> FitResult:
+    """The result when memory ran out, with what the training held given back to the device."""
+    if model is not None:
+        model.zero_grad(set_to_none=True)
+    gc.collect()
+    if state.device.type == "cuda" and not state.context_lost:
+        torch.cuda.empty_cache()
+    state.clock.stop()
+    state.end_setup()
+    message = f"out of memory with {_sizes(state.config.hyperparameters)}: {message}"
+    return state.result(StopReason.OUT_OF_MEMORY, message, None)
+
+
+def _sizes(hyperparameters: Hyperparameters) -> str:
+    """The whole numbers of a configuration, on which its memory may depend."""
+    batch_size = f"batch_size {hyperparameters.batch_size}"
+    sizes = [
+        f"{name} {value}"
+        for name, value in hyperparameters.as_dict().items()
+        if name != "batch_size" and type(value) is int
+    ]
+    return f"{', '.join(sizes)} and {batch_size}" if sizes else batch_size
+
+
+# The engine of one training: made for it or lent by a pool, and what becomes of it at the end.
+
+
+SOUND = (
+    StopReason.CONVERGED,
+    StopReason.EPOCH_LIMIT,
+    StopReason.TIME_LIMIT,
+    StopReason.PRUNED,
+    StopReason.INTERRUPTED,
+)
+"""Ends of a training after which its engine may serve another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInUse:
+    """An engine, warmed up, and whose it is.
+
+    Attributes:
+        engine: what trains.
+        model: the training's own network: the engine's, or on the CPU where that is lent.
+        pool: who lent it, and what it lent; None where the engine is this training's alone.
+    """
+
+    engine: Engine
+    model: nn.Module
+    pool: tuple[EnginePool, Lent] | None
+
+    def finish(self, best: Snapshot, state: RunState, reason: StopReason) -> nn.Module:
+        """The training's network with the best epoch's weights; the engine's memory is given back.
+
+        The network shares no memory with an engine that another training may get.
+        """
+        if self.pool is None:
+            self.engine.close()
+            if state.best is not None:
+                best.restore(self.model)
+            return self.model.eval()
+        if state.best is None:
+            best.take(self.engine.model)
+        best.give_to(self.model)
+        pool, lent = self.pool
+        if reason in SOUND:
+            pool.take_back(lent, peak_bytes=state.peak_memory_bytes())
+        else:
+            lent.engine.discard()
+        return self.model.eval()
+
+
+def ready_engine(
+    state: RunState, data: DeviceData, model: nn.Module, pool: EnginePool | None
+) -> EngineInUse:
+    """The engine, warmed up: set-up is over.
+
+    Args:
+        state: of the training; told what runs, and what memory is not its own.
+        data: on its device.
+        model: the training's network.
+        pool: asked for an engine first.
+
+    Raises:
+        UsageError: a backend this device does not have.
+    """
+    config = state.config
+    state.backend, state.fallback = choose_backend(config, data.shapes, model, state.device)
+    state.n_parameters = sum(p.numel() for p in model.parameters())
+    lent = None if pool is None else pool.lend(config, data, model)
+    if pool is not None:
+        state.others_bytes = pool.n_bytes
+    if pool is not None and lent is not None:
+        state.earlier_peak_bytes = lent.peak_bytes
+        used = EngineInUse(lent.engine, model, (pool, lent))
+    else:
+        made = make_engine(config, data, model.to(state.device))
+        used = EngineInUse(made, model, None)
+        made.warm_up()
+    state.backend, state.fallback = used.engine.backend, used.engine.fallback
+    state.clock.synchronize()
+    state.end_setup()
+    return used
+
+
+# What a training is asked after every step: whether to stop, and whether at once.
+
+
+ShouldStop = Callable[[], StopReason | None]
+
+
+@dataclass(slots=True)
+class Stopping:
+    """Hears of a stop, and has an interruption wait for the epoch's end where that must be kept.
+
+    Args:
+        state: of the training.
+        should_stop: asked until it gives a reason.
+        checkpointer: what an interruption is to be continued from; None where it is not.
+    """
+
+    state: RunState
+    should_stop: ShouldStop | None
+    checkpointer: Checkpointer | None
+    waiting: StopReason | None = field(default=None, init=False)
+    """An interruption that was asked for in the epoch under way, and takes effect at its end."""
+
+    def poll(self) -> StopReason | None:
+        """After a step: why the epoch under way ends now."""
+        if self.waiting is None and self.should_stop is not None:
+            reason = self.should_stop()
+            if reason is StopReason.INTERRUPTED and self._waits():
+                self.waiting = reason
+            elif reason is not None:
+                return reason
+        return StopReason.TIME_LIMIT if self.state.out_of_time() else None
+
+    def _waits(self) -> bool:
+        epochs, elapsed_s = len(self.state.history), self.state.clock.elapsed()
+        return self.checkpointer is not None and self.checkpointer.waits_for_end(epochs, elapsed_s)
+
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]
 

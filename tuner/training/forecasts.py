@@ -7,7 +7,25 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from tuner.data.windows import DeviceData, DeviceSplit
-from tuner.training.forecast_shape import refuse_other_shape
+from tuner.errors import UsageError
+
+# What a network returns, looked at on every batch: a wrong size would be stretched in silence.
+
+
+def refuse_other_shape(forecast: Tensor, target: Tensor, levels: int) -> None:
+    """Raises UsageError unless it is (B, T, C, Q).
+
+    Args:
+        forecast: what a network returned.
+        target: (B, T, C), of the same windows.
+        levels: Q, how many quantiles are trained.
+    """
+    expected = (*target.shape, levels)
+    if tuple(forecast.shape) != expected:
+        raise UsageError(
+            f"the network returned {tuple(forecast.shape)} for a batch of {len(target)}; expected "
+            f"(batch, horizon, targets, quantiles) = {expected}"
+        )
 
 
 class Forecasts(NamedTuple):
@@ -42,3 +60,23 @@ def forecasts_of(
         forecast.double() * scale.unsqueeze(-1) + minimum.unsqueeze(-1),
         batch.target.double() * scale + minimum,
     )
+
+
+# Quantiles that never cross: each forecast's values in ascending order along its levels.
+
+
+def rearranged(forecast: Tensor) -> Tensor:
+    """The forecast with its values sorted along the last axis.
+
+    Args:
+        forecast: (..., Q), one value for each level, the levels ascending.
+
+    Returns:
+        (..., Q), in the same units; what was in order already, unchanged.
+    """
+    return forecast.sort(dim=-1).values
+
+
+def crosses(forecast: Tensor) -> Tensor:
+    """Which forecasts have a value below that of a lower level: (..., Q) -> (...), bool."""
+    return (forecast.diff(dim=-1) < 0).any(dim=-1)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.data.origins import TestWindows
-from tuner.data.season import season_rows
+from tuner.data.times import season_rows
 from tuner.data.windows import DeviceData
 from tuner.training.evaluate import Evaluation, evaluate
 

@@ -16,16 +16,14 @@ from torch import nn
 from tuner.config import Architecture, Hyperparameters, ModelShapes, RunConfig, TrainingSettings
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceData, to_device
-from tuner.devices.free_memory import free_memory_bytes
+from tuner.devices.host import free_memory_bytes
 from tuner.errors import TunerError, UsageError
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.registry import build_model
 from tuner.training.batching import batch_shapes
 from tuner.training.inspection.enough_memory import needed_bytes, within
-from tuner.training.inspection.look import look
-from tuner.training.inspection.notices import Findings
-from tuner.training.inspection.term_look import TermSeen, look_at_term
+from tuner.training.inspection.look import Findings, TermSeen, look, look_at_term
 from tuner.training.step import Step
 
 MOST_WINDOWS = 32

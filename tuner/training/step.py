@@ -2,23 +2,231 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import Batch, DeviceData, DeviceSplit
-from tuner.training.activations import CheckpointedNetwork
 from tuner.training.batching import batches
-from tuner.training.forecast_shape import refuse_other_shape
-from tuner.training.loss_scale import LossScale
+from tuner.training.forecasts import refuse_other_shape
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.own_term import own_term
 from tuner.training.quantile_loss import quantile_loss
 from tuner.training.stage_marks import Mark, Stage, unmarked
+
+# Activation checkpointing: a network's blocks keep their inputs only, and what a backward pass
+# needs of their insides is computed again.
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """What is computed again, in the order in which the network has them."""
+    found = list(_repeated(model))
+    return found or list(model.children())
+
+
+def _repeated(module: nn.Module) -> Iterator[nn.Module]:
+    """Blocks in the outermost lists below a module; a list in a list is looked into."""
+    for child in module.children():
+        if _is_list(module) and not _is_list(child):
+            if any(True for _ in child.children()):
+                yield child
+        else:
+            yield from _repeated(child)
+
+
+def _is_list(module: nn.Module) -> bool:
+    return isinstance(module, nn.ModuleList | nn.Sequential)
+
+
+class CheckpointedNetwork:
+    """Calls a network with its blocks checkpointed; the network itself stays as it is."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._blocks = blocks_of(model)
+
+    def __call__(self, *inputs: Tensor | None) -> Tensor:
+        """The network's forecast; without gradients there is nothing to keep."""
+        if not torch.is_grad_enabled():
+            plain: Tensor = self._model(*inputs)
+            return plain
+        with _in_place_of(self._blocks, next(self._model.parameters()).device):
+            forecast: Tensor = self._model(*inputs)
+        return forecast
+
+
+@contextlib.contextmanager
+def _in_place_of(blocks: list[nn.Module], device: torch.device) -> Iterator[None]:
+    """The blocks' forward passes are checkpointed ones in here."""
+    # An attribute of the instance, found before the class's method; maybe there was one before.
+    before = [vars(block).get("forward") for block in blocks]
+    try:
+        for block in blocks:
+            vars(block)["forward"] = functools.partial(_checkpointed, block, block.forward, device)
+        yield
+    finally:
+        for block, forward in zip(blocks, before, strict=True):
+            vars(block).pop("forward", None)
+            if forward is not None:
+                vars(block)["forward"] = forward
+
+
+def _checkpointed(
+    block: nn.Module,
+    forward: Callable[..., Any],
+    device: torch.device,
+    *arguments: Any,
+    **named: Any,
+) -> Any:
+    buffers, random = _buffers(block), _random_state(device)
+
+    def contexts() -> tuple[Context, Context]:
+        return contextlib.nullcontext(), _as_then(buffers, random, device)
+
+    # torch would look for the device in positional arguments only, and keep no other's state.
+    return checkpoint(
+        forward,
+        *arguments,
+        use_reentrant=False,
+        preserve_rng_state=False,
+        context_fn=contexts,
+        **named,
+    )
+
+
+Context = contextlib.AbstractContextManager[Any]
+Buffers = list[tuple[dict[str, Tensor | None], str, Tensor]]
+"""Where a buffer is held, its name there, and a copy of it."""
+
+
+def _buffers(block: nn.Module) -> Buffers:
+    """Copies of all that a block has, as they are now."""
+    return [
+        (module._buffers, name, buffer.detach().clone())  # noqa: SLF001 - to exchange, not to write
+        for module in block.modules()
+        for name, buffer in module._buffers.items()  # noqa: SLF001
+        if buffer is not None
+    ]
+
+
+def _random_state(device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Of the CPU's generator, and of the device's."""
+    on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    return torch.get_rng_state(), on_device
+
+
+@contextlib.contextmanager
+def _as_then(
+    buffers: Buffers, random: tuple[Tensor, Tensor | None], device: torch.device
+) -> Iterator[None]:
+    """With these buffers and random numbers in here; the present ones are put back, untouched.
+
+    A buffer is exchanged, not written to: written to, what autograd saved of it would be of no use.
+    """
+    own = [(held, name, held[name]) for held, name, _ in buffers]
+    devices = [] if random[1] is None else [device]
+    with torch.random.fork_rng(devices=devices):
+        torch.set_rng_state(random[0])
+        if random[1] is not None:
+            torch.cuda.set_rng_state(random[1], device)
+        for held, name, copy in buffers:
+            held[name] = copy
+        try:
+            yield
+        finally:
+            for held, name, buffer in own:
+                held[name] = buffer
+
+
+# The scale of an fp16 training's loss, as torch.amp.GradScaler has it, all of it on the device.
+
+
+INITIAL = 65536.0
+GROWTH = 2.0
+BACKOFF = 0.5
+GROWTH_INTERVAL = 2000
+"""Updates in a row without one that is skipped, after which the scale grows."""
+
+SCALE = "loss_scale/scale"
+GROWN = "loss_scale/since_growth"
+OF_UPDATES = "/step"
+"""How names end under which an optimiser's state counts the updates that were not skipped."""
+
+
+def skipped_all(state: Mapping[str, Tensor]) -> bool:
+    """Whether a training in fp16 that is over trained nothing: each of its updates was skipped.
+
+    Args:
+        state: of the engine that trained.
+    """
+    scale = state.get(SCALE)
+    if scale is None or float(scale) >= INITIAL:
+        return False
+    return not any(name.endswith(OF_UPDATES) and float(each) for name, each in state.items())
+
+
+class LossScale:
+    """Of one training, on its device. Nothing here waits for the device, so it can be captured."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._scale = torch.full((), INITIAL, dtype=torch.float32, device=device)
+        self._since = torch.zeros((), dtype=torch.int32, device=device)
+        self.found_inf = torch.zeros((), dtype=torch.float32, device=device)
+        """1 where the present gradients are to be skipped: fused optimisers look it up."""
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """What the backward pass begins with."""
+        return loss * self._scale
+
+    @torch.no_grad()
+    def unscale(self, gradients: Sequence[Tensor]) -> None:
+        """Divide gradients by the scale, in place, and note whether one is no finite number."""
+        self.found_inf.zero_()
+        inverse = self._scale.double().reciprocal().float()
+        alike: dict[torch.dtype, list[Tensor]] = {}
+        for gradient in gradients:
+            alike.setdefault(gradient.dtype, []).append(gradient)
+        for of_a_type in alike.values():
+            torch._amp_foreach_non_finite_check_and_unscale_(of_a_type, self.found_inf, inverse)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """After the update, or in its place: the scale of the next one."""
+        torch._amp_update_scale_(
+            self._scale, self._since, self.found_inf, GROWTH, BACKOFF, GROWTH_INTERVAL
+        )
+
+    def reset(self) -> None:
+        """As before the first update."""
+        self._scale.fill_(INITIAL)
+        self._since.zero_()
+
+    def state(self) -> dict[str, Tensor]:
+        """The very tensors, by name."""
+        return {SCALE: self._scale, GROWN: self._since}
+
+    @staticmethod
+    def check(tensors: Mapping[str, Tensor]) -> None:
+        """Raises ValueError where a saved state holds no scale."""
+        for name, dtype in ((SCALE, torch.float32), (GROWN, torch.int32)):
+            found = tensors.get(name)
+            if found is None or found.shape != () or found.dtype != dtype:
+                raise ValueError("it holds no scale of the loss, which fp16 needs")
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from a `state` that was checked, in place."""
+        self._scale.copy_(tensors[SCALE])
+        self._since.copy_(tensors[GROWN])
+
 
 CLIP_EPS = 1e-6
 """What torch's clip_grad_norm_ adds to the norm before it divides."""

@@ -5,8 +5,10 @@ on its device, evaluate it, and record everything seen.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -15,26 +17,83 @@ from optuna.trial import TrialState
 from tuner.config import Hyperparameters, RunConfig, StopReason
 from tuner.data.origins import TestWindows
 from tuner.data.windows import DeviceData
-from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
+from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.busy import Busy, BusyMeter
+from tuner.devices.lock import giving_up, logs_waiting
 from tuner.models.own import methods_not_used
 from tuner.models.registry import cell_of
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.objectives import Ended, TimeObjective, measured_times, values_of
 from tuner.spec.program import ClockLabel
-from tuner.spec.time_objectives import Ended, measured_times
 from tuner.storage.records import TrialResult
 from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
 from tuner.training.naive_forecasts import score_baselines
-from tuner.trial.device_turn import alone_on
-from tuner.trial.job import on_device
+from tuner.trial.job import TimeLeft, on_device
 from tuner.trial.provenance import git_revision, versions
-from tuner.trial.time_left import TimeLeft
-from tuner.trial.valued import valued
+
+# A trial's turn on its device.
+
+
+@contextmanager
+def alone_on(
+    device: Gpu | CpuCores,
+    should_stop: Callable[[], StopReason | None],
+    on_phase: Callable[[str], None],
+    left: TimeLeft,
+) -> Iterator[bool]:
+    """The device for oneself, once it is free; False for who is to stop before that. Until then
+    nothing is taken of the time that is `left`.
+
+    Raises:
+        DeviceLockError: devices cannot be locked.
+    """
+    give_up = giving_up(on_phase, lambda: should_stop() is not None)
+    turn = exclusive(device.lock_names, give_up=give_up, waiting=logs_waiting(device.label))
+    with ExitStack() as stack:
+        with left.waiting():
+            held = stack.enter_context(turn)
+        yield held
+
+
+# A trial that came to its end, as a result: with its two values, or why it has none.
+
+
+def valued(recorded: Recorded, definition: StudyDefinition) -> TrialResult:
+    """The result of a training that ended by itself or at a limit, with its scores and times
+    recorded.
+    """
+    values = values_of(recorded, definition.objectives)
+    if values is not None:
+        return TrialResult(TrialState.COMPLETE, values, recorded.storable())
+    if _missed_target(recorded, definition):
+        target, best = definition.target_val_loss, recorded.val_loss
+        why = f"the validation loss never came down to {target:g} (its lowest was {best:.6g})"
+        missed = dataclasses.replace(recorded, target_missed=True, failure=why)
+        return TrialResult(TrialState.PRUNED, None, missed.storable())
+    named = ", ".join(f"{name} {recorded.named(name)}" for name in definition.objectives)
+    diverged = dataclasses.replace(
+        recorded,
+        stopped_by=StopReason.DIVERGED.value,
+        converged=False,
+        failure=f"values {named}",
+    )
+    return TrialResult(TrialState.FAIL, None, diverged.storable())
+
+
+def _missed_target(recorded: Recorded, definition: StudyDefinition) -> bool:
+    """A sound training that never reached the registered loss: its time is censored, and no number
+    stands for it.
+    """
+    if definition.objectives[0] != TimeObjective.TO_TARGET or recorded.time_to_target_s != math.inf:
+        return False
+    figures = recorded.val_loss, recorded.named(definition.objectives[1])
+    return all(figure is not None and math.isfinite(figure) for figure in figures)
+
 
 # How good a trial's forecasts are, as it is recorded.
 

@@ -30,7 +30,7 @@ from tuner.files.kinds import In
 from tuner.models.own_modules import EditedError, keep_to_file
 from tuner.record import Recorded, names_in
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.membership import seed_of_trial
 from tuner.storage.records import TrialResult
 from tuner.study.results import over_runs
 from tuner.training import EpochRecord
@@ -38,13 +38,11 @@ from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.engines.pool import EnginePool
-from tuner.trial.device_turn import alone_on
-from tuner.trial.job import TrialJob
+from tuner.trial.job import TimeLeft, TrialJob
 from tuner.trial.program.kept_folder import KeptFolder
 from tuner.trial.program.run_program import run_program
-from tuner.trial.run import run_config, run_trial, windows_of
+from tuner.trial.run import alone_on, run_config, run_trial, windows_of
 from tuner.trial.survival import TrainerLostError
-from tuner.trial.time_left import TimeLeft
 from tuner.version import __version__
 
 # A process trains a study with the class and the term that it began with, also where somebody

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from tuner.config import EpochRecord
 from tuner.pareto import Point
-from tuner.search.pruning import Pruner, Verdict
-from tuner.search.validated import carried_on
+from tuner.search.pruning import Pruner, Verdict, carried_on
 from tuner.storage.queue.epochs import EpochRow
 
 

@@ -8,20 +8,28 @@ choose nothing, and stand apart from those of other verifications.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.config import StopReason, Value
+from tuner.display.text import shown, shown_value
+from tuner.files.plain import harmless
 from tuner.search.history import Configuration, configuration
 from tuner.spec.space import SearchSpace
-from tuner.storage.queue.plans import StoredAblation, is_ablation
-from tuner.storage.queue.runs import VerificationRun
-from tuner.study.snapshot import StudySnapshot
+from tuner.storage.database import initialisation_lock
+from tuner.storage.queue.runs import ABLATION, StoredAblation, VerificationRun, is_ablation
+from tuner.study.open import OpenStudy
+from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.no_answer import NoAnswerError
+from tuner.verdict.recommendation import model_of
+from tuner.verdict.same_quality import recommended
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.stats.noninferiority import paired_ratio
-from tuner.verdict.verified import Verified, values_in
+from tuner.verdict.verification_plan import Planned, Turn, interleaved, new_seeds, refuse_apart
+from tuner.verdict.verified import Verified, values_in, verifications_of
 
 Params = Mapping[str, Value]
 WHOLE = ""
@@ -256,3 +264,165 @@ def _cut_at(run: VerificationRun) -> float | None:
 def _by_block(runs: Sequence[VerificationRun], which: int) -> dict[int, float]:
     """Seconds (0) or MQL (1) of runs that converged."""
     return {run.block: values[which] for run in runs if (values := values_in(run)) is not None}
+
+
+# Planning an ablation: the recommendation of each study, with one value at a time set back to the
+# default, and the default itself, each run on a fresh seed of its own.
+
+
+SEEDS = 10
+"""Of each configuration, unless somebody says otherwise."""
+
+
+def plan_ablation(
+    opened: Sequence[OpenStudy], *, seeds: int = SEEDS, shuffle_seed: int | None = None
+) -> Planned:
+    """Plan runs of what each study recommends, as it is and with one value set back at a time, and
+    of its default: `seeds` of each, in blocks in which each has its turn in random order.
+
+    What was planned stays: the same call again plans nothing new while the study recommends the
+    same trial.
+
+    Raises:
+        UsageError: the studies are of different data or devices.
+    """
+    refuse_apart(opened)
+    queue = verifications_of(opened)
+    missing: list[str] = []
+    notes: list[str] = []
+    added = 0
+    with initialisation_lock(opened[0].database.address):
+        for each in opened:
+            try:
+                found = _to_ablate(each)
+            except NoAnswerError as error:
+                missing.append(f"{each.name}: {error}")
+                continue
+            if isinstance(found, str):
+                notes.append(f"{each.name}: {found}")
+            if not isinstance(found, StoredAblation):
+                continue
+            space = each.definition.space
+            shapes = [
+                found.recommended,
+                *set_back(space, found.recommended, found.default).values(),
+            ]
+            if found.default not in shapes:  # else one value makes the whole difference
+                shapes.append(found.default)
+            drawn = iter(new_seeds(opened, seeds * len(shapes)))
+            plan = {
+                "kind": ABLATION,
+                "ablates": {each.name: found.model_dump()},
+                "seeds": seeds,
+                "looks": [],
+                "shuffle_seed": secrets.randbits(31) if shuffle_seed is None else shuffle_seed,
+            }
+            first = max((run.place for run in queue.runs()), default=-1) + 1
+            blocks = [
+                [Turn(each.study_id, found.trial, params, next(drawn)) for params in shapes]
+                for _ in range(seeds)
+            ]
+            added += queue.add(interleaved(blocks, first=first, plan=plan))
+    return Planned(added, tuple(missing), tuple(notes))
+
+
+def taken_apart(study: OpenStudy) -> bool:
+    """Whether the ablation of what a study recommends has run, or nothing is to be taken apart."""
+    there = ablation_of(snapshot(study).with_runs_read())
+    if there is not None and not there.complete:
+        return False
+    try:
+        return not isinstance(_to_ablate(study), StoredAblation)
+    except NoAnswerError:
+        return True
+
+
+def _to_ablate(study: OpenStudy) -> StoredAblation | str | None:
+    """What is to be taken apart; or why there is nothing; None where that is planned already.
+
+    Raises:
+        NoAnswerError: nothing can be recommended.
+    """
+    now = snapshot(study).with_runs_read()
+    answer = recommended(now, model_of(now), margin=now.policy.counted_margin)
+    if answer.default_stands or answer.default is None:
+        return "the default stands, so there is no gain to take apart"
+    there = ablation_of(now)
+    if there is not None and (not there.complete or there.trial == answer.chosen.trial):
+        return None
+    return StoredAblation(
+        trial=answer.chosen.trial,
+        recommended=now.record(answer.chosen.trial).params,
+        default=now.record(answer.default.trial).params,
+    )
+
+
+# What a gain is made of, in words.
+
+
+def ablation_sentence(found: Ablation) -> str:
+    """What made most first: `learning_rate 0.0009 -> 0.0001: 2.92 [2.65, 3.21] x the time, ...`."""
+    rows = said_of_each(found)
+    if not rows:
+        return too_few(found)
+    each = "; ".join([*(f"{what}: {how_much}" for what, how_much in rows), *left_out(found)])
+    name, what = harmless(found.study), as_set_back(found)
+    return f"{name}, {what}, against itself {runs_of_each(found)}: {each}"
+
+
+def said_of_each(found: Ablation) -> list[tuple[str, str]]:
+    """What was set back, and how much slower and worse that is: what made most first, the whole
+    default last.
+    """
+    rows: list[SetBack | CutOff] = [*found.cut_off, *found.rows]
+    rows.sort(key=what_made_most_first)
+    return [
+        (what_is_set_back(row), at_least(row) if isinstance(row, CutOff) else ratios(row))
+        for row in rows
+    ]
+
+
+def too_few(found: Ablation) -> str:
+    """In place of figures, where there is none."""
+    name = harmless(found.study)
+    if found.complete:
+        return f"{name}: of trial {found.trial}, taken apart, too few runs converged undisturbed"
+    return f"{name}: trial {found.trial} is being taken apart; too few runs are finished"
+
+
+def as_set_back(found: Ablation) -> str:
+    """What is compared. A gain that nobody has confirmed is called so."""
+    confirmed = "" if found.confirmed else " (not confirmed)"
+    return f"trial {found.trial}{confirmed} with one value set back to the default"
+
+
+def runs_of_each(found: Ablation) -> str:
+    rest = "" if found.complete else ", not all finished"
+    return f"({found.seeds} runs of each{rest}; 95 %)"
+
+
+def left_out(found: Ablation) -> list[str]:
+    """What can say nothing, once everything has run."""
+    said = "too few of its runs converged undisturbed"
+    return [f"{shown(name)}: {said}" for name in found.unsaid] if found.complete else []
+
+
+def ratios(row: SetBack) -> str:
+    """`2.92 [2.65, 3.21] x the time, 0.9961 [0.9885, 1.0039] x the MQL`."""
+    missed = f", {row.missed} did not converge" if row.missed else ""
+    return f"{row.time_ratio:.2f} x the time, {row.mql_ratio:.4f} x the MQL{missed}"
+
+
+def at_least(row: CutOff) -> str:
+    """`at least 5.70 x the time (9 of 10 runs cut off before they converged)`."""
+    runs = f"{row.cut} of {row.runs} runs cut off before they converged"
+    return f"at least {row.least:.2f} x the time ({runs})"
+
+
+def what_is_set_back(row: SetBack | CutOff) -> str:
+    """`learning_rate 0.0009 -> 0.0001`."""
+    if row.name == WHOLE:
+        return "all of them: the default"
+    assert row.value is not None, "a value was set back"
+    assert row.default is not None, "to the default's"
+    return f"{shown(row.name)} {shown_value(row.value, 4)} -> {shown_value(row.default, 4)}"

@@ -7,36 +7,181 @@ a group has seeds of its own; searches with the same number in theirs share them
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tuner.config import Value
-from tuner.spec.confirming import CONFIRMATION_SEEDS, LEAST_RUNS
+from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, STEPS
 from tuner.storage.database import initialisation_lock
-from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen
+from tuner.storage.queue.runs import (
+    CONFIRMATION,
+    PlannedRun,
+    StoredFrozen,
+    StoredPlan,
+    VerificationRun,
+    is_confirmation,
+)
 from tuner.study.group import Group, grouped
 from tuner.study.open import OpenStudy
-from tuner.study.recorded_margin import record_margin
+from tuner.study.registered_retune import record_margin
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, known_runs_of
-from tuner.verdict.confirmation_steps import confirmation_steps
-from tuner.verdict.fresh_seeds import new_seeds
-from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of
 from tuner.verdict.no_answer import NoAnswerError
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import model_of
 from tuner.verdict.runs_model import Estimate, RunsModel
-from tuner.verdict.same_quality import (
-    Answer,
-    offered,
-    recommended,
-    recommended_against,
-)
-from tuner.verdict.torn_confirmation import missing_runs
-from tuner.verdict.verification_plan import Planned, refuse_apart
+from tuner.verdict.same_quality import Answer, offered, recommended, recommended_against
+from tuner.verdict.verification_plan import Planned, Turn, interleaved, new_seeds, refuse_apart
+from tuner.verdict.verified import verifications_of
+
+# Which configurations of a search are confirmed, and in which order.
+
+
+Array = np.ndarray[Any, Any]
+
+LEAST_CHANCE = 0.5
+"""What is confirmed is at least as probably within the margin as not."""
+LEAST_GAIN = 0.01
+"""Of the logarithm of time: what a further step must be expected to add, for it costs runs."""
+
+_DRAWS = 1000
+_SEED = 20261124
+_SHORT_LIST = 40
+"""Of candidates, those that are worth most by themselves."""
+
+
+def confirmation_steps(
+    model: RunsModel,
+    first: int | None,
+    *,
+    margin: float,
+    seeds: int = CONFIRMATION_SEEDS,
+    most: int = STEPS,
+    candidates: Collection[int] | None = None,
+) -> tuple[Estimate, ...]:
+    """What is to be tested, in this order; empty where nothing is expected to be shown.
+
+    Args:
+        model: of the study's runs.
+        first: the trial that is recommended, which is among them; None where none is.
+        margin: how much higher an MQL may be, relative.
+        seeds: of the confirmation.
+        most: how many at most.
+        candidates: trials that may be recommended; all where None.
+
+    Raises:
+        ValueError: the default configuration is not among the runs.
+    """
+    chances = model.chance_of_default(margin)
+    may = model.faster(candidates) & (chances >= LEAST_CHANCE)
+    saved, claims = model.drawn_confirmations(margin, seeds, _DRAWS, _SEED)
+    alone = (saved * claims).mean(axis=0)
+    rows = [row for row in np.argsort(-alone, kind="stable").tolist() if may[row]][:_SHORT_LIST]
+    steps = [] if first is None else [model.trials.index(first)]
+    expected = _expected(saved, claims, steps)
+    while len(steps) < most:
+        more = [_inserted(steps, row, place) for row in rows for place in range(len(steps) + 1)]
+        longer = [each for each in more if len(set(each)) > len(steps)]
+        if not longer:
+            break
+        best = max(longer, key=lambda each: _expected(saved, claims, each))
+        gained = _expected(saved, claims, best) - expected
+        if gained < LEAST_GAIN:
+            break
+        steps, expected = best, expected + gained
+    return tuple(model.estimate(model.trials[row], chances) for row in steps)
+
+
+def _inserted(steps: Sequence[int], row: int, place: int) -> list[int]:
+    return [*steps[:place], row, *steps[place:]]
+
+
+def _expected(saved: Array, claims: Array, steps: Sequence[int]) -> float:
+    """Of the logarithm of the time that is saved in the end, over draws: (draws, configurations)
+    each.
+    """
+    found, going_on = np.zeros(len(saved)), np.ones(len(saved), dtype=bool)
+    for row in steps:
+        going_on = going_on & claims[:, row]
+        found = np.where(going_on, saved[:, row], found)
+    mean = float(found.mean())
+    assert math.isfinite(mean), "times are finite"
+    return mean
+
+
+# Confirmations that lack runs of their plan: an exported study holds only those that ended.
+
+
+def missing_runs(
+    opened: Sequence[OpenStudy], everything: Sequence[VerificationRun]
+) -> list[PlannedRun]:
+    """The runs that the studies' confirmations have planned and that are not there.
+
+    Args:
+        opened: studies, each once.
+        everything: their verification runs, in the order of the plan.
+    """
+    sessions: dict[str, list[VerificationRun]] = {}
+    for run in everything:
+        if is_confirmation(run.plan):
+            sessions.setdefault(run.session, []).append(run)
+    first = max((run.place for run in everything), default=-1) + 1
+    found: list[PlannedRun] = []
+    for session, runs in sessions.items():
+        blocks = _missing(opened, runs)
+        plan = runs[0].plan
+        found += interleaved(blocks, first=first + len(found), plan=plan, session=session)
+    return found
+
+
+def _missing(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> list[list[Turn]]:
+    """What each block lacks; searches with the same number share their seeds."""
+    count = int(runs[0].plan["seeds"])
+    there = {(run.study_id, run.trial_number, run.block) for run in runs}
+    lacking: list[tuple[OpenStudy, int, int]] = []
+    for study in opened:
+        for trial in _asked(study, runs):
+            lacking += [
+                (study, trial, block)
+                for block in range(count)
+                if (study.study_id, trial, block) not in there
+            ]
+    seeds = _seeds(opened, runs)
+    wanted = sorted({(study.membership.search, block) for study, _, block in lacking} - set(seeds))
+    if wanted:
+        fresh = new_seeds(opened, len(wanted))
+        seeds |= dict(zip(wanted, fresh, strict=True))
+    configurations = {study.study_id: snapshot(study) for study, _, _ in lacking}
+    blocks: list[list[Turn]] = [[] for _ in range(count)]
+    for study, trial, block in lacking:
+        seed = seeds[study.membership.search, block]
+        params = configurations[study.study_id].record(trial).params
+        blocks[block].append(Turn(study.study_id, trial, params, seed))
+    return blocks
+
+
+def _asked(study: OpenStudy, runs: Sequence[VerificationRun]) -> Iterator[int]:
+    """The trials of a study that the plan of these runs tests; of a reference, its default."""
+    frozen = StoredPlan.model_validate(runs[0].plan).confirms.get(study.name)
+    mine = {run.trial_number for run in runs if run.study_id == study.study_id}
+    if mine:
+        yield from sorted(mine) if frozen is None else frozen.trials()
+
+
+def _seeds(
+    opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]
+) -> dict[tuple[int, int], int]:
+    """The seeds of blocks that have begun, by a search's number and the block's."""
+    search_of = {study.study_id: study.membership.search for study in opened}
+    return {
+        (search_of[run.study_id], run.block): run.seed for run in runs if run.study_id in search_of
+    }
+
 
 SEEDS = CONFIRMATION_SEEDS
 """Of each configuration, unless somebody says otherwise: how many it takes is in

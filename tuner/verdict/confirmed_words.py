@@ -8,8 +8,7 @@ from tuner.config import MqlSplit
 from tuner.settings import in_percent
 from tuner.spec.definition import StudyDefinition
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
-from tuner.verdict.elsewhere import TEST
+from tuner.verdict.confirmation import TEST, Confirmation, Test, confirmation_of
 from tuner.verdict.stats.intervals import LEAST_RUNS
 
 CHOSEN_ON_TEST = (

@@ -9,10 +9,9 @@ from tuner.spec.margin import MARGIN
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.verdict.questions import questions
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.effects import Comparison
 from tuner.verdict.stats.pairs import judge, judge_at_look
-from tuner.verdict.verified import Verified, group_runs
+from tuner.verdict.verified import Verified, group_runs, verifications_of
 
 
 def stop_if_clear(opened: Sequence[OpenStudy]) -> bool:

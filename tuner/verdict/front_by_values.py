@@ -7,9 +7,8 @@ from enum import StrEnum
 from tuner.pareto import Point, front_indices
 from tuner.spec.objectives import values_of
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.expected_front import Front, front_of_runs
 from tuner.verdict.known_runs import candidates_of
-from tuner.verdict.runs_model import RunsModel
+from tuner.verdict.runs_model import Front, RunsModel, front_of_runs
 from tuner.verdict.verified import Verified, verified_in
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.expected_front import Choice
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.picks import choosing
+from tuner.verdict.runs_model import Choice
 from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.verified import Verified, verified_in
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tuner.pareto import knee_index
-from tuner.storage.queue.plans import CHOSEN_LATER, stands_apart
-from tuner.storage.queue.runs import VerificationRun
+from tuner.pareto import Point, knee_index
+from tuner.storage.queue.runs import CHOSEN_LATER, VerificationRun, stands_apart
 from tuner.storage.queue.verifications import Verifications
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.expected_front import Choice, Front, front_of_runs
+from tuner.verdict.runs_model import Choice, Front, front_of_runs
 
 
 def picks(results: StudyResults, front: Front) -> dict[str, int]:
@@ -81,3 +80,31 @@ def _noted(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:
     if plan.get("choice") not in (Choice.EXPECTED, Choice.RECOMMENDED):
         return {}
     return dict(plan.get("picks", {}).get(study, {}))
+
+
+# Upper bounds of the objectives, as somebody asks for them: which points are within, and by how
+# much others are not.
+
+
+Bounds = tuple[float | None, float | None]
+"""Of seconds and MQL; None where there is none."""
+UNBOUNDED: Bounds = (None, None)
+
+
+def excess(point: Point, bounds: Bounds) -> float:
+    """By how much a point lies beyond the bounds, each relative to its bound; 0 where within
+    all.
+    """
+    pairs = [
+        (value, bound) for value, bound in zip(point, bounds, strict=True) if bound is not None
+    ]
+    return sum((value - bound) / (abs(bound) or 1.0) for value, bound in pairs if value > bound)
+
+
+def bounds_in_words(bounds: Bounds, objectives: Sequence[str]) -> str:
+    """`wall_clock_s <= 1.5 and test_mql <= 0.8`; empty where there are none."""
+    return " and ".join(
+        f"{name} <= {bound:g}"
+        for name, bound in zip(objectives, bounds, strict=True)
+        if bound is not None
+    )

@@ -5,15 +5,10 @@ from __future__ import annotations
 from tuner.pareto import Point
 from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.confirmation_steps import LEAST_CHANCE
-from tuner.verdict.estimate_words import (
-    in_words,
-    limit_in_words,
-    percent,
-    too_few_runs,
-)
+from tuner.verdict.confirmation_plan import LEAST_CHANCE
 from tuner.verdict.front_by_values import Values
 from tuner.verdict.known_runs import converged_configurations, runs_of
+from tuner.verdict.no_answer import in_words, limit_in_words, percent, too_few_runs
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
 from tuner.verdict.same_quality import Answer
 

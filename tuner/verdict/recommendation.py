@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.spec.confirming import CONFIRMATION_SEEDS, LEAST_RUNS
-from tuner.spec.margin import MARGIN
+from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, MARGIN
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.known_runs import converged_configurations, default_of, runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.record import Recorded
 from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.plans import is_confirmation, stands_apart
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.runs import VerificationRun, is_confirmation, stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, confirmed_studies
 from tuner.verdict.round_allowances import run_seconds
+from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.stats.noninferiority import paired_ratio
+from tuner.verdict.verified import Verified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +145,125 @@ def _holds(there: Confirmation | None) -> bool:
 def _seconds(there: Confirmation | None) -> float:
     found = there.recommended.seconds if there and there.recommended else None
     return math.inf if found is None else found.estimate
+
+
+# What a retune took, what it saves and what its budget bought, in plain sentences.
+
+
+MINUTE_S = 60.0
+LITTLE_S = 90.0
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `4.1 min`, `2.3 h`."""
+    if seconds < LITTLE_S:
+        return f"{seconds:.2g} s"
+    minutes = seconds / MINUTE_S
+    return f"{minutes:.1f} min" if minutes < LITTLE_S else f"{minutes / MINUTE_S:.1f} h"
+
+
+def cost_sentence(found: RetuneCost, name: str) -> str:
+    """What retuning a variant, called `name`, took and saves, without a full stop."""
+    took = f"The retune of {name} took {duration(found.spent.total_s)} of device time"
+    if found.confirmation is None:
+        return f"{took}; nothing faster than the default is confirmed"
+    if found.saved_s is None:
+        return f"{took}; what a training saves is not known: too many timings were disturbed"
+    if found.saved_s <= 0:
+        return f"{took}; what is confirmed saves no time"
+    return (
+        f"{took}; each training with what {found.confirmation.study} recommends saves "
+        f"{duration(found.saved_s)}"
+    )
+
+
+def bought_sentence(spent: Spent, budget_s: float, searches: int) -> str:
+    """What a budget was spent on, without a full stop."""
+    return (
+        f"The budget of {duration(budget_s)} bought {spent.trials} trials in {searches} "
+        f"{'search' if searches == 1 else 'searches'} ({duration(spent.search_s)}) and "
+        f"{spent.reevaluation_runs} runs of re-evaluation ({duration(spent.reevaluation_s)})"
+    )
+
+
+# What the time of a recommendation is made of: fewer epochs, or faster ones.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochsOf:
+    """Of what is recommended and of the default, on the seeds on which both count."""
+
+    study: str
+    trial: int
+    epochs: Interval
+    """The ratio: recommended over default."""
+    s_per_epoch: Interval
+    """The same of seconds an epoch, of timings that nothing disturbed."""
+    medians: tuple[tuple[float, float], tuple[float, float]]
+    """Epochs, and seconds an epoch, of what is recommended; then of the default."""
+    cut_off: bool = False
+    """The limit of epochs cut off runs of the default."""
+
+    def as_dict(self) -> dict[str, Any]:
+        (epochs, seconds), (default_epochs, default_seconds) = self.medians
+        return {
+            "study": self.study,
+            "trial": self.trial,
+            "epochs_ratio": self.epochs.as_estimate(),
+            "s_per_epoch_ratio": self.s_per_epoch.as_estimate(),
+            "default_cut_off": self.cut_off,
+            "recommended": {"epochs": epochs, "s_per_epoch": seconds},
+            "default": {"epochs": default_epochs, "s_per_epoch": default_seconds},
+        }
+
+    @property
+    def sentence(self) -> str:
+        """Without a full stop."""
+        (epochs, seconds), (default_epochs, default_seconds) = self.medians
+        cut = ", where its limit cuts it off" if self.cut_off else ""
+        return (
+            f"Trial {self.trial} of {self.study} takes {self.epochs:.2f} times the epochs "
+            f"of its default ({epochs:g} against {default_epochs:g}{cut}), and "
+            f"{self.s_per_epoch:.2f} times the seconds an epoch ({seconds:.3g} against "
+            f"{default_seconds:.3g})"
+        )
+
+
+def epochs_of(there: Confirmation | None) -> EpochsOf | None:
+    """Of a confirmation; None where it has nothing to hold against the default, or too few runs."""
+    if there is None or there.recommended is None or there.default is None:
+        return None
+    one, other = there.recommended, there.default
+    epochs = paired_ratio(_by_seed(one, _epochs), _by_seed(other, _epochs))
+    pace = paired_ratio(_by_seed(one, _pace), _by_seed(other, _pace))
+    medians = [
+        (epochs_.estimate, pace_.estimate)
+        for each in (one, other)
+        if (epochs_ := each.of_counted(_epochs)) and (pace_ := each.of_clean(_pace))
+    ]
+    if epochs is None or pace is None or len(medians) < 2:  # noqa: PLR2004 - of both
+        return None
+    return EpochsOf(
+        study=there.study,
+        trial=one.trial_number,
+        epochs=epochs,
+        s_per_epoch=pace,
+        medians=(medians[0], medians[1]),
+        cut_off=other.cut_off > 0,
+    )
+
+
+def _by_seed(found: Verified, figure: Callable[[Recorded], float | None]) -> dict[int, float]:
+    return {
+        run.seed: value
+        for run in found.clean
+        if run.result is not None and (value := figure(run.result.recorded))
+    }
+
+
+def _epochs(recorded: Recorded) -> float | None:
+    return recorded.epochs
+
+
+def _pace(recorded: Recorded) -> float | None:
+    return recorded.s_per_epoch

@@ -9,12 +9,88 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.plans import stands_apart
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.runs import VerificationRun, stands_apart
+from tuner.storage.queue.verifications import Verifications
+from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.allowance import ALLOWANCE
-from tuner.verdict.recommendation import ROUNDS
-from tuner.verdict.worth_verifying import rounds_of
+from tuner.verdict.confirmation import runs_to_learn_from
+from tuner.verdict.known_runs import candidates_of
+from tuner.verdict.recommendation import ROUNDS, model_of, to_verify
+from tuner.verdict.runs_model import Choice
+
+# How long the runs of a session of a verification may have devices: said with its plan.
+
+
+ALLOWANCE = "device_s"
+"""In a plan: seconds of devices for all runs of its session."""
+SPENT = "the time on devices that its session had was spent"
+
+
+def skip_what_is_too_late(queue: Verifications) -> int:
+    """Take the runs that wait off the plan where their session has had its time. Returns how
+    many.
+    """
+    skipped = 0
+    for session, plan in queue.waiting_plans().items():
+        may_take = plan.get(ALLOWANCE)
+        if may_take is not None and queue.spent_s(session) >= may_take:
+            skipped += queue.skip_waiting(session, SPENT)
+    return skipped
+
+
+def in_time(queue: Verifications, run: VerificationRun, beside: Mapping[int, float]) -> bool:
+    """Whether a run that is claimed may still begin. `beside` are the seconds of runs that have
+    ended and may not be stored yet, by their numbers.
+    """
+    may_take = run.plan.get(ALLOWANCE)
+    return may_take is None or queue.spent_s(run.session, beside) < may_take
+
+
+# Verification where the answer is: rounds, each of the configurations that may be what is
+# recommended by all that is known so far.
+
+
+KNOWN = "known_trials"
+"""In a round's plan: how many trials of each study had ended by then."""
+
+
+def worth_verifying(study: StudySnapshot, count: int) -> list[TrialRecord] | None:
+    """The default and the `count` configurations that are most worth running again; none where so
+    many rounds were made that the search has to go on first, or one is under way. None where too
+    little is known to say which.
+    """
+    model = model_of(study)
+    if model is None or model.default is None:
+        return None
+    mine = rounds_of(study)
+    if len(mine) >= ROUNDS or any(run.state in ("waiting", "running") for run in _last(mine)):
+        return []
+    numbers = to_verify(
+        model,
+        count,
+        margin=study.policy.counted_margin,
+        candidates=candidates_of(study),
+    )
+    return [study.record(number) for number in (model.default, *numbers)]
+
+
+def known_trials(studies: Sequence[StudySnapshot]) -> dict[str, int]:
+    """What a round's plan says under `KNOWN`."""
+    return {study.name: study.finished for study in studies}
+
+
+def rounds_of(study: StudySnapshot) -> list[list[VerificationRun]]:
+    """The runs of each round since the search last went on."""
+    found: dict[str, list[VerificationRun]] = {}
+    for run in runs_to_learn_from(study):
+        known = run.plan.get(KNOWN, {}).get(study.name)
+        if run.plan.get("choice") == Choice.RECOMMENDED and known == study.finished:
+            found.setdefault(run.session, []).append(run)
+    return list(found.values())
+
+
+def _last(rounds: Sequence[Sequence[VerificationRun]]) -> Sequence[VerificationRun]:
+    return rounds[-1] if rounds else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What all runs of a study say of each configuration that ran: its time, its MQL, and how surely
 the MQL is within a margin of the default's.
 
-Time and MQL are modelled as logarithms (`tuner.search.repeated_runs`), so what is said of them is
+Time and MQL are modelled as logarithms (`tuner.search.next_run_model`), so what is said of them is
 said of geometric means over seeds, which lie within a thousandth of the means.
 """
 
@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.pareto import Point, front_indices
 from tuner.search.confirming_ahead import asked_of
+from tuner.search.next_run_model import Belief, Repeated, believed
 from tuner.search.one_thread import one_thread
-from tuner.search.repeated_runs import Belief, Repeated, believed
 from tuner.spec.margin import TOO_MUCH
+from tuner.spec.space import SearchSpace
+from tuner.study.results import StudyResults, TrialRecord
 from tuner.verdict.known_runs import Run
 
 Array = np.ndarray[Any, Any]
@@ -264,3 +268,72 @@ def _drawn(belief: Belief, random: np.random.Generator, count: int) -> Array:
     lower = np.linalg.cholesky(covariance)
     drawn: Array = belief.mean + random.standard_normal((count, n)) @ lower.T
     return drawn
+
+
+# Two fronts of one study: of its single runs, and of what its trials say together.
+
+
+LEAST_TRIALS = 30
+"""Of fewer, neighbours are too far apart to say much: the front of single runs stands."""
+
+
+class Choice(StrEnum):
+    """Which front configurations are chosen from."""
+
+    FRONT = "front"
+    EXPECTED = "expected"
+    RECOMMENDED = "recommended"
+    """No front: what may be what is recommended, in rounds."""
+
+
+class Front(NamedTuple):
+    """Trials of which none is faster and better than another,
+    fastest first, and the points that say so.
+    """
+
+    trials: tuple[TrialRecord, ...]
+    points: tuple[Point, ...]
+
+
+def front_of(results: StudyResults, space: SearchSpace, choice: Choice) -> Front:
+    """The front of single runs, or the expected one, where there are enough trials for it."""
+    if choice is Choice.EXPECTED:
+        eligible = [trial for trial in results.eligible if trial.values]
+        if (expected := expected_points(eligible, space)) is not None:
+            chosen = front_indices(expected)
+            return Front(tuple(eligible[i] for i in chosen), tuple(expected[i] for i in chosen))
+    return front_of_runs(results)
+
+
+def front_of_runs(results: StudyResults) -> Front:
+    """The study's front as the search saw it."""
+    trials = tuple(trial for trial in results.front if trial.values)
+    return Front(trials, tuple(trial.values for trial in trials if trial.values))
+
+
+def says_enough(trials: Sequence[TrialRecord]) -> bool:
+    """Whether something can be expected of trials with values:
+    there are enough, and all values have logarithms.
+    """
+    return len(trials) >= LEAST_TRIALS and all(
+        min(trial.values) > 0 for trial in trials if trial.values
+    )
+
+
+def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[Point] | None:
+    """What all others expect of each trial, seconds and MQL,
+    in their order; None where they do not say enough.
+
+    Args:
+        trials: with values, such as those that may stand on a study's front.
+        space: of their study.
+    """
+    if not says_enough(trials):
+        return None
+    where = np.array([space.shares(trial.params) for trial in trials])
+    values = np.log(np.array([trial.values for trial in trials]))
+    from tuner.search.gaussian_process import GaussianProcess  # scipy: most readers go without
+
+    with one_thread():
+        seconds, mql = (np.exp(GaussianProcess(where, column).left_out()) for column in values.T)
+    return [(float(s), float(m)) for s, m in zip(seconds, mql, strict=True)]

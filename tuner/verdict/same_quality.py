@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from tuner.errors import UsageError
 from tuner.search.history import configuration
-from tuner.spec.confirming import LEAST_RUNS
-from tuner.storage.queue.plans import stands_apart
+from tuner.spec.margin import LEAST_RUNS
+from tuner.storage.queue.runs import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
-from tuner.verdict.estimate_words import limit_in_words
 from tuner.verdict.known_runs import candidates_of, default_cut_at
-from tuner.verdict.no_answer import NoAnswerError, nothing_within, why_none
+from tuner.verdict.no_answer import NoAnswerError, limit_in_words, nothing_within, why_none
+from tuner.verdict.picks import UNBOUNDED, Bounds, excess
 from tuner.verdict.recommendation import (
     model_of,
     recommend,
@@ -25,7 +25,6 @@ from tuner.verdict.recommendation import (
     to_confirm_at,
 )
 from tuner.verdict.runs_model import Estimate, RunsModel
-from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, excess
 
 OFFERED_RUNS = 2
 """Of its own, of what a search offers at another's quality: each is to run on fresh seeds, and a

@@ -3,39 +3,159 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from tuner.config import Value
 from tuner.data.task import load_task
-from tuner.errors import UsageError
+from tuner.errors import TunerError, UsageError
 from tuner.pareto import knee_index
+from tuner.spec.membership import FIRST_DRAW, seed_of_trial, seeds_of
 from tuner.spec.study_file import builtin_variants, load_study_file
-from tuner.storage.database import initialisation_lock
-from tuner.storage.queue.runs import VerificationRun
-from tuner.study.open import OpenStudy
+from tuner.storage.database import Database, initialisation_lock
+from tuner.storage.queue.runs import PlannedRun, VerificationRun
+from tuner.storage.queue.verifications import planned_seeds
+from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.snapshot import StudySnapshot, snapshot
-from tuner.verdict.allowance import ALLOWANCE
-from tuner.verdict.expected_front import (
-    LEAST_TRIALS,
-    Choice,
-    Front,
-    front_of,
-    says_enough,
-)
-from tuner.verdict.fresh_seeds import new_seeds, seeds_to_verify_on
-from tuner.verdict.interleaving import Turn, interleaved
+from tuner.verdict.comparable import refuse_other_clocks, refuse_other_windows
 from tuner.verdict.no_answer import why_none
-from tuner.verdict.other_clocks import refuse_other_clocks
-from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.picks import choosing, note_picks, picks
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.round_allowances import ALLOWANCE, KNOWN, known_trials, worth_verifying
+from tuner.verdict.runs_model import LEAST_TRIALS, Choice, Front, front_of, says_enough
 from tuner.verdict.stats.intervals import LEAST_RUNS
-from tuner.verdict.stats.sequential import looks_for
-from tuner.verdict.verified import verified_in
-from tuner.verdict.worth_verifying import KNOWN, known_trials, worth_verifying
+from tuner.verdict.stats.pairs import looks_for
+from tuner.verdict.verified import verifications_of, verified_in
+
+# Training seeds for verifications: those that nothing in the database has seen.
+
+
+_FRESH = 0x76657269
+"""Tells the seeds of verifications from those of trials."""
+_FRESH_OF_DRAW = 0x64726177
+"""As well, and from those of the first draw."""
+
+
+def new_seeds(studies: Sequence[OpenStudy], count: int) -> list[int]:
+    """`count` training seeds that nothing in the database of these `studies` has seen, of the
+    latest draw that one of them is of.
+    """
+    draw = max(each.membership.draw for each in studies)
+    return fresh_seeds(count, seen_seeds(studies[0].database), draw=draw)
+
+
+def fresh_seeds(count: int, used: Collection[int], *, draw: int = FIRST_DRAW) -> list[int]:
+    """`count` training seeds, always the same ones of a `draw` but
+    for those in `used`: configurations share them.
+    """
+    kind = [_FRESH] if draw == FIRST_DRAW else [_FRESH_OF_DRAW, draw]
+    found: list[int] = []
+    number = 0
+    while len(found) < count:
+        seed = int(np.random.SeedSequence([*kind, number]).generate_state(1)[0])
+        if seed not in used and seed not in found:
+            found.append(seed)
+        number += 1
+    return found
+
+
+def seeds_to_verify_on(
+    there: Iterable[VerificationRun], studies: Sequence[OpenStudy], count: int
+) -> list[int]:
+    """`count` seeds for a verification of the `studies`, given the runs that are planned already.
+
+    A plan that was made for all of them together is gone on with, on its seeds. Whatever it lacks
+    is fresh.
+    """
+    again = _planned_together(there, {each.study_id for each in studies})[:count]
+    if len(again) == count:
+        return again
+    return again + new_seeds(studies, count - len(again))
+
+
+def seen_seeds(database: Database) -> set[int]:
+    """Every seed that something here was trained on or is to be: by the search of any study until
+    its budget is filled, and by any verification.
+    """
+    seen = planned_seeds(database.engine)
+    for name in list_studies(database):
+        try:
+            seen |= _of_search(open_study(database, name))
+        except TunerError:  # of another version, or damaged: nobody can train it here
+            continue
+    return seen
+
+
+def _of_search(study: OpenStudy) -> set[int]:
+    repeats, root = study.definition.seeds_per_trial, study.membership.seed_root
+    seen: set[int] = set()
+    numbers = set(range(study.ledger.counts().budget))
+    for record in read_results(study).records:
+        recorded = record.recorded
+        # Of a trial that was taken over from another study, the recorded ones are the ones.
+        seen.update(seeds_of(recorded, record.number, repeats=repeats, root=root))
+        seen.update(seed for seed in (recorded.seed, *(recorded.seeds or ())) if seed is not None)
+        numbers.add(record.number)
+    return seen | {
+        seed_of_trial(n, repeat, root=root) for n in numbers for repeat in range(repeats)
+    }
+
+
+def _planned_together(runs: Iterable[VerificationRun], studies: Collection[int]) -> list[int]:
+    """The seeds that every one of the studies has runs on, in the order of their plan."""
+    by_seed: dict[int, set[int]] = {}
+    for run in runs:
+        by_seed.setdefault(run.seed, set()).add(run.study_id)
+    return [seed for seed, planned in by_seed.items() if studies and planned >= set(studies)]
+
+
+# Verification runs in blocks of seeds, so that whatever drifts on a device meets all alike.
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A configuration that is to run once on a seed."""
+
+    study_id: int
+    trial_number: int
+    params: Mapping[str, Value]
+    seed: int
+
+
+def interleaved(
+    blocks: Sequence[Sequence[Turn]],
+    *,
+    first: int,
+    plan: dict[str, Any],
+    session: str | None = None,
+) -> list[PlannedRun]:
+    """A session of runs: the blocks one after the other, the turns of each in a random order of its
+    own, by the plan's `shuffle_seed`; places count on from `first`. A new session, unless it is
+    named.
+    """
+    shuffler = np.random.default_rng(plan["shuffle_seed"])
+    session = session or uuid.uuid4().hex
+    runs: list[PlannedRun] = []
+    for block, turns in enumerate(blocks):
+        for index in shuffler.permutation(len(turns)):
+            turn = turns[index]
+            runs.append(
+                PlannedRun(
+                    study_id=turn.study_id,
+                    trial_number=turn.trial_number,
+                    params=dict(turn.params),
+                    seed=turn.seed,
+                    block=block,
+                    place=first + len(runs),
+                    session=session,
+                    plan=plan,
+                )
+            )
+    return runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,37 @@ from optuna.trial import TrialState
 from tuner.config import Value
 from tuner.record import Recorded
 from tuner.spec.objectives import axis_title
-from tuner.storage.queue.plans import cut_default, stands_apart
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.gpu_hours import GpuHours
+from tuner.storage.queue.runs import VerificationRun, cut_default, stands_apart
+from tuner.storage.queue.verifications import Verifications
 from tuner.study.open import OpenStudy
 from tuner.study.results import is_cut
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.questions import sample_name
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.effects import Sample
 from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, median_interval
+
+# The verification runs of several studies as one queue.
+
+
+def verifications_of(opened: Sequence[OpenStudy]) -> Verifications:
+    """The verification runs of these studies, which must be in one database."""
+    engine, ids = opened[0].database.engine, [each.study_id for each in opened]
+    known = {each.study_id: (each.name, each.made_at) for each in opened}
+    return Verifications(engine, ids, known=known, limits=limits_of(opened))
+
+
+def limits_of(opened: Sequence[OpenStudy]) -> Mapping[int, GpuHours]:
+    """The limits of device time that they have, by the number of the study: one for all that share
+    it.
+    """
+    known: dict[tuple[tuple[str, ...], float], GpuHours] = {}
+    found = {}
+    for each in opened:
+        hours = GpuHours.of(each.database.engine, each.policy(), each.name)
+        if hours is not None:
+            found[each.study_id] = known.setdefault(hours.limit, hours)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from tuner.devices.host import lock_domain
 from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE
-from tuner.devices.lock_domain import lock_domain
 from tuner.display.text import shown
 from tuner.storage.queue.device_leases import HELD, Ahead, DeviceLeases, Standing
 from tuner.storage.retry import DATABASE_FAILURES, cause_of

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from sqlalchemy import Engine
 
-from tuner.devices.physical import boot_id
+from tuner.devices.host import boot_id
 from tuner.files.checkout import head
 from tuner.storage.database_clock import clock_skew_s
 from tuner.storage.queue.roster import HostFacts

@@ -11,41 +11,336 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Self, TypeVar
+
+from optuna.trial import TrialState
 
 from tuner.config import StopReason
 from tuner.devices import CpuCores, Gpu
+from tuner.files.kinds import In
 from tuner.search.suggest import UnfitConfigurationError
-from tuner.storage.queue.protocol import Queue
-from tuner.storage.records import TrialResult
+from tuner.storage.queue.leased_queue import Queue
+from tuner.storage.queue.outbox import Outbox
+from tuner.storage.queue.roster import Roster
+from tuner.storage.records import Claim, RunTicket, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob, TrialRunner, failed
 from tuner.trial.survival import TrainerLostError, survived
-from tuner.worker.alone import trained_alone
-from tuner.worker.delivery import delivered
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import WAITING, Heartbeat
-from tuner.worker.lanes import Desk, DeviceTurn, Lanes, News
-from tuner.worker.lease_renewal import lease_on
 from tuner.worker.outages import Retry
-from tuner.worker.paths import WorkerPaths, deliver, tidy_up
+from tuner.worker.paths import WorkerPaths, deliver, forget_trials, tidy_up
+from tuner.worker.process import ContextLostError, StopFlag
 from tuner.worker.registration import new_name, registered
-from tuner.worker.restart import ContextLostError
-from tuner.worker.stop import StopFlag
 from tuner.worker.trial_source import TrialSource
-from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
+from tuner.worker.work_source import Piece, Source, Turn, Waited, WorkerContext
+
+# A training that has its device alone among all workers of the database, or else says so.
+
+
+TIMED = (TrialState.COMPLETE, TrialState.PRUNED)
+"""Results that depend on the clock."""
+Train = Callable[[TrialJob], TrialResult | None]
+_log = logging.getLogger(__name__)
+
+
+def trained_alone(lease: DeviceLease | None, job: TrialJob, train: Train) -> TrialResult | None:
+    """The job's result, trained under the lease; None when it was interrupted.
+
+    A training that loses the lease is stopped where it is seen in time. It begins anew then, as
+    does one whose timing was spoiled, as often as the study repeats such timings; the last one
+    counts, and says what was wrong with it.
+    """
+    waited = Waited(job.on_wait)
+    job = dataclasses.replace(job, on_wait=waited.told)
+    if lease is None:
+        return _said(train(job), waited, "")
+    runs: list[TrialResult] = []
+    stop = job.should_stop
+    for _ in range(1 + job.policy.reruns):
+        waited.told(True)
+        with lease.taken(give_up=lambda: stop() is not None) as mine:
+            waited.told(False)
+            if not mine:
+                break
+            began, before_s = time.perf_counter(), waited.seconds
+            result = train(dataclasses.replace(job, should_stop=_until_lost(job, lease)))
+            took_s = time.perf_counter() - began - (waited.seconds - before_s)
+            job = _with_less(job, took_s)
+            why = lease.why_not_alone()
+        result = _said(result, waited, why)
+        if result is not None:
+            runs.append(result)
+        if not why or (result is not None and result.state not in TIMED):
+            return None if result is None else _with_all(runs)
+        if job.may_take_s is not None and job.may_take_s <= 0:
+            break
+        _log.warning("trial %d was not alone on its device: %s", job.number, why)
+        if job.checkpoints is not None and job.seed is None:
+            forget_trials(job.checkpoints, {job.number})  # their clock went on beside another's
+    return _with_all(runs) if runs else None
+
+
+def _with_less(job: TrialJob, took_s: float) -> TrialJob:
+    """The job with what is left of the time that it may take."""
+    if job.may_take_s is None:
+        return job
+    return dataclasses.replace(job, may_take_s=job.may_take_s - took_s)
+
+
+def _until_lost(job: TrialJob, lease: DeviceLease) -> Callable[[], StopReason | None]:
+    def should_stop() -> StopReason | None:
+        return StopReason.INTERRUPTED if lease.is_lost() else job.should_stop()
+
+    return should_stop
+
+
+def _said(result: TrialResult | None, waited: Waited, why: str) -> TrialResult | None:
+    """The result with all that was waited so far, and why its timing is not to be trusted."""
+    if result is None:
+        return None
+    recorded = result.recorded
+    if waited.is_known:
+        recorded = dataclasses.replace(recorded, wait_s=waited.seconds)
+    if why and result.state in TIMED:
+        said = "; ".join(filter(None, (recorded.contamination, why)))
+        recorded = dataclasses.replace(recorded, contaminated=True, contamination=said)
+    return dataclasses.replace(result, recorded=recorded)
+
+
+def _with_all(runs: list[TrialResult]) -> TrialResult:
+    """The last one, with the clocks of all."""
+    last = runs[-1]
+    if len(runs) == 1:
+        return last
+    timings = [run.recorded.kept_in(In.TIMINGS) for run in runs]
+    return dataclasses.replace(last, recorded=dataclasses.replace(last.recorded, timings=timings))
+
+
+# A result on its way: on local disk first, then in the database, however long that takes.
+
+
+def delivered(
+    outbox: Outbox | None, held: Claim | RunTicket, result: TrialResult, store: Callable[[], bool]
+) -> bool:
+    """What `store` says of the result of a trial or a verification run,
+    which outlives this process meanwhile.
+
+    Without an outbox, or where that cannot be written, only this process has it until then.
+
+    Raises:
+        DBAPIError, StorageInternalError: `store` gave up; the result stays in the
+        outbox.
+    """
+    try:
+        if outbox is not None:
+            outbox.put_result(held, result)
+    except OSError as error:
+        _log.warning("a result is on no local disk until the database has it: %s", error)
+    counted = store()
+    if outbox is not None:
+        outbox.remove_result(held)
+    return counted
+
+
+# Two lanes of one worker: while the trial of one trains, the other stores what came before and
+# makes the next trial ready.
+
+
+LOOK_S = 0.02
+"""How often who waits for its turn looks whether it shall still wait."""
+
+
+class Desk:
+    """Where one lane at a time works. Whoever works there leaves it while it waits or trains.
+
+    `returning` is called by who comes back to it, before it may have to wait.
+    """
+
+    def __init__(self, returning: Callable[[], None] = lambda: None) -> None:
+        self._lock = threading.Lock()
+        self._returning = returning
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Work there."""
+        with self._lock:
+            yield
+
+    @contextlib.contextmanager
+    def left(self) -> Iterator[None]:
+        """By who works there: leave it to the other lane meanwhile."""
+        self._lock.release()
+        try:
+            yield
+        finally:
+            self._returning()
+            self._lock.acquire()
+
+
+class DeviceTurn:
+    """The device's next training is that of whoever waited first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def taken(self, give_up: Callable[[], object]) -> Iterator[bool]:
+        """Train in here; False where `give_up` said so before it came to that."""
+        while not self._lock.acquire(timeout=LOOK_S):
+            if give_up():
+                yield False
+                return
+        try:
+            yield not give_up()  # the training before may have been the last
+        finally:
+            self._lock.release()
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a training is under way."""
+        return self._lock.locked()
+
+
+class News:
+    """Wakes the lane that found nothing to do once the other has delivered something."""
+
+    def __init__(self) -> None:
+        self._happened = threading.Event()
+
+    def tell(self) -> None:
+        self._happened.set()
+
+    def wait(self, seconds: float, give_up: Callable[[], object]) -> None:
+        """Until there are some, so many seconds are over, or `give_up` says so."""
+        deadline = time.monotonic() + seconds
+        while not give_up() and (left := deadline - time.monotonic()) > 0:
+            if self._happened.wait(min(LOOK_S, left)):
+                self._happened.clear()
+                return
+
+
+class Lanes:
+    """Runs the same work in several threads, the first of which is this one.
+
+    The first failure of any is everybody's: `stop` is called, and it is raised once all have ended.
+    """
+
+    def __init__(self, count: int, stop: Callable[[], None]) -> None:
+        self._count = count
+        self._stop = stop
+        self._failures: list[BaseException] = []
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do `work` in every lane.
+
+        Raises:
+            BaseException: what the first lane to fail raised.
+        """
+        others = [
+            threading.Thread(target=self._survived, args=(work,), name=f"lane {n}", daemon=True)
+            for n in range(1, self._count)
+        ]
+        for thread in others:
+            thread.start()
+        self._survived(work)
+        for thread in others:
+            thread.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def _survived(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for all
+            self._failures.append(error)
+            self._stop()
+
+
+# The lease on a piece of work, kept alive by a thread while the work is done.
+
+
+Held = TypeVar("Held")
+
+
+@dataclass(slots=True, kw_only=True)
+class KeptLease:
+    """A lease that is renewed every `heartbeat_s` seconds as long as the context lasts: a trial's
+    or a run's.
+
+    `renew` says whether the lease still stands, `report` that the worker lives, and `reap` takes
+    back what others lost: no supervisor need be there, and a training may take hours. `beside` is
+    what else is to be kept up to date.
+    """
+
+    heartbeat_s: float
+    renew: Callable[[], bool]
+    report: Callable[[], None]
+    reap: Callable[[], object]
+    stop: StopFlag
+    beside: Callable[[], None] = lambda: None
+    _lost: threading.Event = field(default_factory=threading.Event)
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def should_stop(self) -> StopReason | None:
+        """Whether a signal came, or somebody else has the work by now:
+        read between two training steps.
+        """
+        return StopReason.INTERRUPTED if self.stop.is_set() or self._lost.is_set() else None
+
+    def _keep(self) -> None:
+        while not self._ended.wait(self.heartbeat_s):
+            try:
+                if not self.renew():
+                    self._lost.set()
+                    return
+                self.report()
+                self.beside()
+                self.reap()
+            except DATABASE_FAILURES:
+                _log.warning("the database is away; the lease could not be renewed")
+            except Exception:  # noqa: BLE001 - its end would cost the work its lease, and nobody would hear of it
+                _log.exception("the thread that keeps the lease goes on after a failure")
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._keep, name="lease", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+
+def lease_on(
+    held: Held,
+    queue: Queue[Held],
+    roster: Roster,
+    worker: str,
+    stop: StopFlag,
+    *,
+    beside: Callable[[], None] = lambda: None,
+) -> KeptLease:
+    """The lease of `worker` on what it holds of `queue`, with its life reported to `roster`."""
+    return KeptLease(
+        heartbeat_s=queue.heartbeat_s,
+        renew=functools.partial(queue.renew, held),
+        report=functools.partial(roster.report, worker),
+        reap=queue.reap,
+        stop=stop,
+        beside=beside,
+    )
+
 
 IDLE_S, LONGEST_IDLE_S = 1.0, 10.0
 """Between two looks of a worker that finds nothing to do: a second, then ever longer."""
 SHARE_OF_IDLE = 0.1
 """It looks again after this share of the time that it has been idle for. So the end is noticed
 soon, and hundreds of workers that wait for the last trial leave the database alone."""
-Held = TypeVar("Held")
-_log = logging.getLogger(__name__)
 
 
 class Worker:

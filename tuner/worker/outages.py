@@ -14,7 +14,7 @@ from tuner.files.durable import is_full, lacks_space
 from tuner.storage.retry import DATABASE_FAILURES, NO_ROOM_BESIDE, cause_of, persistently
 from tuner.study.open import OpenStudy
 from tuner.worker.heartbeat import WAITING, Heartbeat
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import StopFlag
 
 T = TypeVar("T")
 LOOK_AGAIN_S = 5.0

@@ -6,39 +6,102 @@ import contextlib
 import functools
 import logging
 import platform
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import DeviceLockError, lock_folder
 from tuner.devices.neighbours import signed_in
-from tuner.devices.stops import stops
-from tuner.display.log import log_to_stderr
+from tuner.devices.watch import stops
+from tuner.display.terminal import log_to_stderr
 from tuner.storage.database import open_database
 from tuner.storage.location import cautions
 from tuner.storage.queue.device_leases import DeviceLeases
+from tuner.storage.records import TrialResult
 from tuner.storage.retry import RETRY_S
 from tuner.storage.url import absolute, parse_url
-from tuner.study.code import with_code
+from tuner.study.code import require_trust, with_code
 from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
-from tuner.study.trust import require_trust
+from tuner.trial.job import TrialJob, TrialRunner
 from tuner.trial.study_data import data_of
-from tuner.trial.survival import TrainerLostError
+from tuner.trial.survival import TrainerLostError, nothing_collected
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker
 from tuner.worker.outages import Retry
 from tuner.worker.paths import WorkerPaths, working_folder
-from tuner.worker.process import Orphan, end_on_signals, stop_on_signals
+from tuner.worker.process import ContextLostError, Orphan, StopFlag, end_on_signals, stop_on_signals
 from tuner.worker.registration import new_name
-from tuner.worker.restart import ContextLostError
-from tuner.worker.stop import StopFlag
 from tuner.worker.trainer.trainer_process import TrainerProcess
-from tuner.worker.trainers import Trainer
 from tuner.worker.trial_source import TrialSource
 from tuner.worker.verification_source import VerificationSource
+
+# What trains for a worker: its own process, or one beside it.
+
+
+PrepareData = Callable[[], Mapping[str, PreparedData]]
+
+
+class Trainer(Protocol):
+    """A `TrialRunner` with its data on its device."""
+
+    @property
+    def lanes(self) -> int:
+        """How many jobs the worker has at a time: 2 where one is made ready while one trains."""
+
+    def load(
+        self,
+        prepare: PrepareData,
+        give_up: Callable[[], bool],
+        on_phase: Callable[[str], None],
+    ) -> bool:
+        """Have the data on the device; False when `give_up` said so while another one had that.
+
+        `prepare` gives the data by data hash; `on_phase` is told what is waited for.
+
+        Raises:
+            TunerError: the device does not take it.
+            DeviceLockError: devices cannot be locked.
+        """
+
+    def __call__(self, job: TrialJob) -> TrialResult | None:
+        """The job's result; None when it was interrupted."""
+
+    def close(self) -> None:
+        """Nothing more is to be trained."""
+
+
+class InThisProcess:
+    """Trains in the worker's own process: on a CPU, what is no code of the user's."""
+
+    lanes = 1
+
+    def __init__(self, device: Gpu | CpuCores) -> None:
+        self._device = device
+        self._run: TrialRunner | None = None
+
+    def load(
+        self,
+        prepare: PrepareData,
+        give_up: Callable[[], bool],
+        on_phase: Callable[[str], None],
+    ) -> bool:
+        with nothing_collected():
+            from tuner.worker.trainer.on_device import load_onto  # torch
+        self._run = load_onto(self._device, prepare, give_up, on_phase)
+        return self._run is not None
+
+    def __call__(self, job: TrialJob) -> TrialResult | None:
+        assert self._run is not None, "loaded before"
+        return self._run(job)
+
+    def close(self) -> None:
+        self._run = None
+
 
 _log = logging.getLogger(__name__)
 

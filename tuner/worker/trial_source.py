@@ -5,29 +5,230 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import Hyperparameters, StopReason
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.record import Recorded
+from tuner.search.bounds import FinishedTrial, Stopping
+from tuner.search.history import Configuration, configuration
+from tuner.search.methods import prunes
+from tuner.search.pruning import Pruner, carried_on
 from tuner.search.sampler import sampler_for
+from tuner.spec.membership import seed_of_trial
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.seeds import seed_of_trial
 from tuner.storage.queue.claims import Ledger
+from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
+from tuner.study.results import TrialRecord, judged, record_of
 from tuner.trial.job import TrialJob
-from tuner.worker.backends import MeasuredBackend
-from tuner.worker.gpu_grants import GpuGrants, Granted
-from tuner.worker.live_pruning import StudyPruning
+from tuner.trial.watched import Watched
 from tuner.worker.paths import forget_trials
 from tuner.worker.running import RunningTrial
-from tuner.worker.turnover import TrialTimes, Turnover
-from tuner.worker.waited import Waited
-from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
+from tuner.worker.work_source import (
+    GpuGrants,
+    Granted,
+    MeasuredBackend,
+    Piece,
+    Source,
+    Turn,
+    Waited,
+    WorkerContext,
+)
+
+# Pruning as a worker prepares it: finished curves are read between trials.
+
+
+_log = logging.getLogger(__name__)
+
+
+class StudyPruning:
+    """What a worker knows of the finished trials of one study: each is read once, for what has
+    finished never changes.
+
+    So what is read before a trial does not grow with the study.
+    """
+
+    def __init__(self, opened: OpenStudy) -> None:
+        self._opened = opened
+        self._curves: dict[int, tuple[tuple[float, ...], ...]] = {}
+        self._finished: dict[int, FinishedTrial] = {}
+        self._ran: dict[int, Configuration] = {}
+        """Of the complete trials."""
+        self._policy: SearchPolicy | None = None
+        """Under whose limits they are feasible or not."""
+
+    def watch(self, trial: FrozenTrial, policy: SearchPolicy) -> Watched | None:
+        """The watch over a trial that is about to start; None when it is not to be pruned.
+
+        The default configuration never is: everything is measured against it. Nor is one that
+        repeats a complete trial: it is there for the mean, which would miss its slow and bad runs.
+        A database that is away is no reason to wait: the trial is then trained to its end.
+        """
+        if not prunes(policy.sampler, policy.prune) or Recorded.from_flat(trial.user_attrs).default:
+            return None
+        definition = self._opened.definition
+        training = definition.training
+        try:
+            pruner = Pruner(
+                self.finished(policy),
+                Stopping(
+                    # A program stops by a rule of its own: it may end with any epoch.
+                    patience=training.patience if definition.program is None else 0,
+                    min_delta=training.min_delta,
+                    max_epochs=training.max_epochs,
+                ),
+                time_objective=definition.objectives[0],
+                target_val_loss=definition.target_val_loss,
+                seeds=definition.seeds_per_trial,
+            )
+            if not pruner.ready or self._repeats(trial):
+                return None
+            pruner.look_up()  # here, where nothing is timed
+            watched = Watched(pruner)
+            watched.remember(self._opened.epochs.of_trial(trial.number))
+        except DATABASE_FAILURES:
+            _log.warning("the database is away; trial %d will not be pruned", trial.number)
+            return None
+        return watched
+
+    def _repeats(self, trial: FrozenTrial) -> bool:
+        """Whether another trial of its configuration is complete."""
+        mine = configuration(trial.params)
+        return any(number != trial.number and mine == ran for number, ran in self._ran.items())
+
+    def finished(self, policy: SearchPolicy) -> list[FinishedTrial]:
+        """The complete trials with their curves, up to now, under the limits of `policy`."""
+        if policy != self._policy:
+            self._finished, self._policy = {}, policy
+        complete = self._opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        objectives = self._opened.definition.objectives
+        fresh = [
+            record_of(trial, objectives) for trial in complete if trial.number not in self._finished
+        ]
+        records = judged(fresh, objectives, policy).complete
+        self._ran.update((record.number, configuration(record.params)) for record in records)
+        without = [record.number for record in records if record.number not in self._curves]
+        if without:
+            rows = self._opened.epochs.of_trials(without)
+            self._curves.update({number: _curves(rows.get(number, ())) for number in without})
+        self._finished.update(
+            {
+                record.number: finished_trial(record, self._curves[record.number])
+                for record in records
+            }
+        )
+        return [self._finished[number] for number in sorted(self._finished)]
+
+
+def finished_trial(record: TrialRecord, curves: tuple[tuple[float, ...], ...]) -> FinishedTrial:
+    """A complete trial, with the validation losses of each of its seeds, as the pruner takes it."""
+    assert record.values is not None, "a complete trial has values"
+    dominates = record.converged and record.feasible
+    return FinishedTrial(
+        number=record.number, values=record.values, curves=curves, dominates=dominates
+    )
+
+
+def _curves(rows: Iterable[EpochRow]) -> tuple[tuple[float, ...], ...]:
+    """The validation losses of a trial's epochs, one curve for each of its seeds."""
+    by_seed: dict[int, list[float | None]] = {}
+    for row in rows:
+        by_seed.setdefault(row.repeat, []).append(row.val_loss)
+    curves = [carried_on(losses) for losses in by_seed.values()]
+    return tuple(curve for curve in curves if curve)
+
+
+# What a worker's time between two trainings went to.
+
+
+@dataclass(slots=True)
+class Turnover:
+    """Of one device: since when it is free for the next training."""
+
+    free_since: float | None = None
+    """When the last training returned, with a result or not; None: there was none, or nothing to
+    claim since."""
+
+    def idle(self) -> None:
+        """There was nothing to train."""
+        self.free_since = None
+
+
+@dataclass(slots=True)
+class TrialTimes:
+    """When what happened to one trial, in seconds of `time.perf_counter`."""
+
+    turnover: Turnover
+    _asks: float = 0.0
+    _asked: float = 0.0
+    _begins: float = 0.0
+    _returned: float = 0.0
+    _before: float | None = None
+    """When the training before this one returned."""
+
+    def asks(self) -> None:
+        """For the trial's parameters."""
+        self._asks = time.perf_counter()
+
+    def asked(self) -> None:
+        """It has them."""
+        self._asked = time.perf_counter()
+
+    def begins(self) -> None:
+        """The training has its device."""
+        self._begins, self._before = time.perf_counter(), self.turnover.free_since
+
+    def returned(self) -> None:
+        """The training has returned."""
+        self._returned = self.turnover.free_since = time.perf_counter()
+
+    @property
+    def waits_s(self) -> float:
+        """Seconds that the device has been free by now."""
+        since = self.turnover.free_since
+        return 0.0 if since is None else time.perf_counter() - since
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds that the device was free before it."""
+        return 0.0 if self._before is None else self._begins - self._before
+
+    @property
+    def took_s(self) -> float:
+        """Of the device, the time before it that it waited included."""
+        since = self._begins if self._before is None else self._before
+        return self._returned - since
+
+    def said_in(self, recorded: Recorded) -> Recorded:
+        """The record of the trial with this in it.
+
+        `cycle_s` is since the training before it returned. Of that the device waited
+        `suggest_wait_s` for this trial's parameters, and `turnover_s` for the rest: the other one's
+        result stored, this trial claimed and prepared. What was done while that one trained is in
+        none of them.
+        """
+        recorded = dataclasses.replace(
+            recorded,
+            suggest_s=self._asked - self._asks,
+            attempt_s=self._returned - self._begins + self._asked - self._asks,
+        )
+        if self._before is None:
+            return recorded
+        waited_s = max(0.0, self._asked - max(self._asks, self._before))
+        return dataclasses.replace(
+            recorded,
+            suggest_wait_s=waited_s,
+            cycle_s=self._returned - self._before,
+            turnover_s=self._begins - self._before - waited_s,
+        )
 
 
 class TrialSource(Source):

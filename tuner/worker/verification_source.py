@@ -11,22 +11,27 @@ import time
 from collections.abc import Callable, Sequence
 
 from tuner.config import Hyperparameters, StopReason
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.queue.plans import is_confirmation
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.runs import VerificationRun, is_confirmation
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.trial.job import TrialJob
-from tuner.verdict.allowance import in_time, skip_what_is_too_late
 from tuner.verdict.early_looks import stop_if_clear
-from tuner.verdict.queue import limits_of, verifications_of
-from tuner.worker.backends import MeasuredBackend
-from tuner.worker.gpu_grants import GpuGrants, Granted
+from tuner.verdict.round_allowances import in_time, skip_what_is_too_late
+from tuner.verdict.verified import limits_of, verifications_of
 from tuner.worker.running import RunningTrial
-from tuner.worker.waited import Waited
-from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
+from tuner.worker.work_source import (
+    GpuGrants,
+    Granted,
+    MeasuredBackend,
+    Piece,
+    Source,
+    Turn,
+    Waited,
+    WorkerContext,
+)
 
 
 class VerificationSource(Source):

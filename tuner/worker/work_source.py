@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tuner.config import StopReason
+from tuner.config import Backend, Hyperparameters, StopReason
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.backend_rules import BackendChoice
+from tuner.models.names import builtin_names
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.backend_choices import BackendChoices, MeasuredFor
+from tuner.storage.database import Database
+from tuner.storage.queue.claims import Ledger
+from tuner.storage.queue.gpu_hours import GpuHours
+from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.queue.outbox import Outbox
-from tuner.storage.queue.protocol import Queue
+from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import Claim, RunTicket, TrialResult
+from tuner.storage.retry import DATABASE_FAILURES, cause_of
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
 from tuner.worker.heartbeat import Heartbeat
+from tuner.worker.host_facts import torch_version
 from tuner.worker.outages import Retry
 from tuner.worker.paths import WorkerPaths
 from tuner.worker.running import RunningTrial
@@ -126,3 +139,191 @@ class Source(ABC):
 
     def idle(self) -> None:  # noqa: B027 - some have nothing to do here
         """There was nothing to claim just now."""
+
+
+# How long a piece of work has waited for its device, which somebody else had.
+
+
+@dataclass(slots=True)
+class Waited:
+    """Told by whoever waits (`TrialJob.on_wait`), and tells it on. Any thread may ask."""
+
+    tell: Callable[[bool], None] = lambda _waits: None
+    is_known: bool = False
+    """Somebody has said whether it waits."""
+    _before_s: float = 0.0
+    _since: float | None = None
+
+    def told(self, waits: bool) -> None:
+        """A wait begins, or is over."""
+        now = time.perf_counter()
+        if self._since is not None:
+            self._before_s += now - self._since
+        self._since = now if waits else None
+        self.is_known = True
+        self.tell(waits)
+
+    @property
+    def seconds(self) -> float:
+        """With those of a wait that goes on."""
+        since = self._since
+        return self._before_s + (0.0 if since is None else time.perf_counter() - since)
+
+
+# What a worker's trainings may take of the device hours that their studies share.
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Granted:
+    """Of one claim."""
+
+    grants: GpuGrants
+    token: str
+    hours: GpuHours | None = None
+    seconds: float | None = None
+    """That its training may take; None: as many as it needs."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _waits: bool = False
+    _noted: bool = False
+    """That it waits."""
+
+    def ask(self, opened: OpenStudy, policy: SearchPolicy, beside_s: float = 0.0) -> bool:
+        """Whether its training may begin; its device has waited for `beside_s`. Without the
+        database nobody knows: then it must not.
+        """
+        self.hours = self.grants.of(opened, policy)
+        if self.hours is None:
+            return True
+        try:
+            self.seconds = self.hours.ask(self.token, self.grants.worker, beside_s)
+        except DATABASE_FAILURES as error:
+            _log.warning("the database is away (%s); nothing begins without it", cause_of(error))
+            return False
+        return self.seconds is not None
+
+    def waits(self, begins: bool) -> None:
+        """Its training begins to wait for the device, or waits no more."""
+        with self._lock:
+            self._waits = begins
+            if self._noted and not begins:
+                try:
+                    self._note()
+                except DATABASE_FAILURES as error:  # `keep` says it later
+                    _log.warning("the database is away (%s)", cause_of(error))
+
+    def keep(self) -> None:
+        """Note that it waits, or that it does so no more: were the worker killed, only the time in
+        which it had the device would count. From another thread, now and then: most waits are over
+        before it comes to that.
+
+        Raises:
+            DBAPIError: the database is away.
+        """
+        with self._lock:
+            if self._noted != self._waits:
+                self._note()
+
+    def _note(self) -> None:
+        if self.hours is not None:
+            self.hours.waits(self.token, begins=self._waits)
+        self._noted = self._waits
+
+    def took(self, seconds: float) -> None:
+        """Its training has ended. Where the database does not hear of it, all of the grant counts
+        until the result is stored.
+        """
+        if self.hours is None:
+            return
+        try:
+            self.hours.took(self.token, seconds)
+        except DATABASE_FAILURES as error:
+            _log.warning("the database is away (%s)", cause_of(error))
+
+
+@dataclass(slots=True)
+class GpuGrants:
+    """Of one worker; what each limit's studies have spent is read once."""
+
+    worker: str
+    _known: dict[tuple[tuple[str, ...], float], GpuHours] = field(default_factory=dict)
+    _queues: dict[tuple[int, ...], Sequence[Ledger | Verifications]] = field(default_factory=dict)
+    """Of all studies that share a limit, by their numbers."""
+
+    def of(self, opened: OpenStudy, policy: SearchPolicy) -> GpuHours | None:
+        found = GpuHours.of(opened.database.engine, policy, opened.name)
+        return None if found is None else self._known.setdefault(found.limit, found)
+
+    def take_back(self, database: Database, limits: Iterable[GpuHours | None]) -> None:
+        """Take back what dead workers held of all studies that share these limits. Where nobody
+        else works at them, their grants would stay open, and everybody would wait for them.
+
+        To be called often while there is nothing to claim (`Leases.confirmed`).
+
+        Raises:
+            DBAPIError, StorageInternalError: the database is away.
+        """
+        for hours in {each.names: each for each in limits if each is not None}.values():
+            ids = hours.study_ids()
+            if ids not in self._queues:
+                ledgers = [Ledger(database, study_id) for study_id in ids]
+                self._queues[ids] = [*ledgers, Verifications(database.engine, ids)]
+            for queue in self._queues[ids]:
+                queue.reap()
+
+    def for_claim(self, token: str) -> Granted:
+        return Granted(self, token)
+
+
+# What `auto` means for a piece of work: asked of the study before it, told to the study after it
+# was measured.
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBackend:
+    """What it means for networks of certain sizes on this worker's device."""
+
+    choices: BackendChoices | None
+    """None where nothing is measured: the backend was named, or follows from sizes alone."""
+    measured_for: MeasuredFor
+
+    @staticmethod
+    def of(
+        opened: OpenStudy, device: Gpu | CpuCores, hyperparameters: Hyperparameters
+    ) -> MeasuredBackend:
+        """Asks the database for nothing yet."""
+        definition = opened.definition
+        measured = (
+            isinstance(device, Gpu)
+            and definition.training.backend is Backend.AUTO
+            and definition.architecture.model not in builtin_names()
+            and definition.program is None
+        )
+        return MeasuredBackend(
+            BackendChoices(opened.database.engine, opened.study_id) if measured else None,
+            MeasuredFor.of(hyperparameters, device.model, torch_version() or ""),
+        )
+
+    def known(self) -> BackendChoice | None:
+        """What the study's workers agreed on; None where they have not yet, or need not.
+
+        Raises:
+            DBAPIError: the database is away.
+        """
+        return None if self.choices is None else self.choices.of(self.measured_for)
+
+    def settle(self, choice: BackendChoice) -> BackendChoice:
+        """The first one measured counts. While the database is away, it is this one."""
+        if self.choices is None:
+            return choice
+        try:
+            counts = self.choices.settle(self.measured_for, choice)
+        except DATABASE_FAILURES as error:
+            _log.warning(
+                "the database is away (%s); the backend is measured again", cause_of(error)
+            )
+            return choice
+        _log.info("backend %s: %s", counts.backend.value, counts.measured)
+        return counts

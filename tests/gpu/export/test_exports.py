@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
-from tuner.data.demo import demo_series
 from tuner.data.prepare import prepare
+from tuner.data.sources import demo_series
 from tuner.data.task import load_task
 from tuner.data.windows import to_device
 from tuner.export.saved_model import describe, load_model, save_model

@@ -13,10 +13,9 @@ import torch
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import list_gpus
-from tuner.profile.capture_stages import _by_events, _by_markers
 from tuner.profile.profile_records import Advice
 from tuner.profile.settings_to_try import Candidate, Situation, candidates
-from tuner.profile.stage_times import measure
+from tuner.profile.stage_times import _by_events, _by_markers, measure
 from tuner.profile.step_operations import operations
 from tuner.profile.timed_training import running
 from tuner.profile.variant_profile import Wanted, profile_variant

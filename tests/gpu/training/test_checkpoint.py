@@ -27,7 +27,7 @@ EPOCHS = 5
 @pytest.fixture(autouse=True)
 def _short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: a stop waits for an epoch's end."""
-    monkeypatch.setattr("tuner.training.checkpointing.LONG_EPOCH_S", math.inf)
+    monkeypatch.setattr("tuner.training.checkpoint.LONG_EPOCH_S", math.inf)
 
 
 def _config(model: str, backend: Backend, *, dropout: float = 0.3) -> RunConfig:

@@ -16,8 +16,7 @@ from tests.support.loss_terms import terms_file, with_term
 from tests.support.present import present
 from tests.support.simulated_runs import PHYSICS, small_runs
 from tuner import load_data
-from tuner.config import Architecture, Backend, Precision, RunConfig
-from tuner.config.loss_term import LossTerm
+from tuner.config import Architecture, Backend, LossTerm, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.training import fit
 from tuner.training.engines.measure import what_auto_means

@@ -16,11 +16,12 @@ from tuner.config import Architecture, Backend, CompileMode, Precision, RunConfi
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.registry import build_model
-from tuner.training import fit, loss_scale
+from tuner.training import fit
+from tuner.training import step as loss_scale
 from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.determinism import exact_fp32, seeded
+from tuner.training.engines.captured import GraphEngine
 from tuner.training.engines.choose import make_engine
-from tuner.training.engines.graph import GraphEngine
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.step import Step
 
@@ -119,7 +120,7 @@ def test_a_captured_update_that_overflows_is_skipped_and_the_scale_falls(
 def test_an_interrupted_fp16_training_goes_on_with_the_same_bits(
     cuda_data: DeviceData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: Backend
 ) -> None:
-    monkeypatch.setattr("tuner.training.checkpointing.LONG_EPOCH_S", math.inf)
+    monkeypatch.setattr("tuner.training.checkpoint.LONG_EPOCH_S", math.inf)
     given = config(
         backend, dropout=0.2, precision=Precision.FP16, accumulate=2, validate_every=2, max_epochs=5
     )

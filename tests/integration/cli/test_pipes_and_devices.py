@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tuner import load_model
-from tuner.data.etth import SHA256, read_etth
-from tuner.data.frames import read_frame
 from tuner.data.proposal.sheet import read_sheet
+from tuner.data.recent_rows import read_frame
+from tuner.data.sources import SHA256, read_etth
 from tuner.data.table import read_bytes
 from tuner.errors import TunerError
 from tuner.files.toml_file import read_toml

@@ -11,7 +11,7 @@ import pytest
 from tests.support.cli_processes import CORES, STUDY, Bench, finished, interrupt
 from tests.support.small_study import definition
 from tuner.devices import CpuCores, exclusive
-from tuner.devices.holder import Holder
+from tuner.devices.lock import Holder
 from tuner.errors import INTERRUPTED, UsageError
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url

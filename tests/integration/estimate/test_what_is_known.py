@@ -14,10 +14,10 @@ from tests.support.in_process_worker import DEVICE, RESULT
 from tests.support.present import present
 from tests.support.small_estimates import Small, told
 from tuner.cli.app import app
-from tuner.cli.estimate_known import known_or_measured
+from tuner.cli.estimate import known_or_measured
 from tuner.estimate.measuring.measuring_process import MeasuringProcess
+from tuner.estimate.search_hours import ended_trials
 from tuner.estimate.size_costs import SizeCosts
-from tuner.estimate.trials_so_far import ended_trials
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
@@ -44,7 +44,7 @@ def test_what_is_not_as_it_was_is_said_with_what_it_takes_now(
     monkeypatch.setattr("tuner.estimate.size_costs.kept", lambda _key: before)
     monkeypatch.setattr("tuner.estimate.size_costs.keep", lambda _key, new: written.append(new))
     monkeypatch.setattr(
-        "tuner.estimate.measuring.measured_costs.measured_costs", lambda *_, **__: found
+        "tuner.estimate.measuring.measuring_process.measured_costs", lambda *_, **__: found
     )
     now, doubts = known_or_measured(process, 1.0, again=False)
     took = f"{found.sizes[0].epoch_s:.3g} s an epoch"

@@ -18,8 +18,8 @@ from tuner.study.archive import archive_of, write_archive
 from tuner.study.open import open_study
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
-from tuner.verdict.expected_front import LEAST_TRIALS, Choice
 from tuner.verdict.picks import picks_of
+from tuner.verdict.runs_model import LEAST_TRIALS, Choice
 from tuner.verdict.verification_plan import plan_verification
 
 SEARCHES = 3

@@ -18,7 +18,7 @@ from tests.support.recorded_studies import record_study
 from tuner import load_data, load_model
 from tuner.cli.replace import check_model_free
 from tuner.config import RunConfig, TrainingSettings
-from tuner.data.demo import demo_series
+from tuner.data.sources import demo_series
 from tuner.data.task import demo_task
 from tuner.errors import DataError, UsageError
 from tuner.export import load_best

@@ -14,7 +14,7 @@ from tuner.cli.main import main
 from tuner.errors import StudyGoneError
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.results import read_results
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verified import verifications_of
 
 EPOCHS = 200
 SAID = (

@@ -17,7 +17,7 @@ from tests.support.cli_processes import CORES, Bench, kill, wait_for, workers_of
 from tests.support.paths import SCRIPTS
 from tests.support.small_study import definition
 from tuner.devices import CpuCores
-from tuner.launch import Outcome, Supervisor, watchdog
+from tuner.launch import Outcome, Supervisor, child
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -87,14 +87,14 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
     monkeypatch.chdir(bench.folder)
     clock = Hurried()
     killed: list[int] = []
-    kill_it = watchdog.kill
+    kill_it = child.kill
 
     def kill_and_note(process: subprocess.Popen[bytes]) -> None:
         killed.append(process.pid)
         kill_it(process)
 
-    monkeypatch.setattr(watchdog, "time", clock)
-    monkeypatch.setattr(watchdog, "kill", kill_and_note)
+    monkeypatch.setattr(child, "time", clock)
+    monkeypatch.setattr(child, "kill", kill_and_note)
 
     def hurry() -> None:
         if (bench.folder / "attempt-0").exists() and not killed:

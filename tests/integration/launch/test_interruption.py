@@ -26,7 +26,7 @@ from tuner.devices import CpuCores
 from tuner.errors import TunerError
 from tuner.launch import Supervisor
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.membership import seed_of_trial
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult

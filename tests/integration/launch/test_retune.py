@@ -11,11 +11,11 @@ from sqlalchemy import select
 
 from tests.support.cli_processes import STUDY, Bench, finished, kill, wait_for, workers_of
 from tests.support.small_study import write_paced
-from tuner.report.comparison_sections import MADE_OF
-from tuner.spec.confirming import STEPS
+from tuner.report.comparison_files import MADE_OF
+from tuner.spec.margin import STEPS
 from tuner.spec.retune import Registered
 from tuner.storage import schema
-from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.queue.runs import is_confirmation
 from tuner.storage.records import TrialResult
 from tuner.study.open import list_studies, open_study
 from tuner.study.registered_retune import registered_in

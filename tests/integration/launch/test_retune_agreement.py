@@ -20,8 +20,8 @@ from tuner.launch.retune import (
     register,
 )
 from tuner.launch.retune_agreement import Agreement, agreement
+from tuner.launch.retune_request import Stage
 from tuner.launch.retune_steps import search_request
-from tuner.launch.stages import Stage
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
 from tuner.storage.database import Database, open_database

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cli_processes import STUDY, Bench
 from tests.support.forked_cli import Done
-from tuner.report.terminal.summary_lines import stopped_in_words
+from tuner.report.terminal.tables import stopped_in_words
 
 RETUNE = [
     "retune", "--variant", "small.toml", "--task", "tiny.toml", "--cpu", "--workers=1",

@@ -11,7 +11,7 @@ from tests.support.planned_confirmations import SEEDS, known, unregistered
 from tests.support.present import present
 from tuner.launch import retune
 from tuner.launch.retune import RetuneRequest
-from tuner.launch.stages import Stage, of_runs, of_search
+from tuner.launch.retune_request import Stage, of_runs, of_search
 from tuner.spec.retune import Registered
 from tuner.storage.database import Database
 from tuner.study.group import open_group

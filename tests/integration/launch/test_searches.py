@@ -13,7 +13,7 @@ import pytest
 from tests.support.cli_processes import STUDY, Bench, kill, wait_for, workers_of
 from tests.support.postgres_cluster import Cluster
 from tuner.errors import TunerError
-from tuner.spec.seeds import root_of, seed_of_trial
+from tuner.spec.membership import root_of, seed_of_trial
 from tuner.study.open import list_studies, open_study
 from tuner.study.results import read_results
 

@@ -12,7 +12,7 @@ from tests.support.device_hours import hours_of, plan_runs
 from tests.support.drawn_verifications import DEVICE, drawn_result
 from tests.support.small_study import definition
 from tuner.launch.gpu_limit import change_gpu_hours, note_spent, runs_unpaid
-from tuner.launch.progress import Notes, Quiet
+from tuner.launch.outcome import Notes, Quiet
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
 from tuner.storage.queue.gpu_hours import GpuHours
@@ -20,9 +20,9 @@ from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.relaunch import Said, open_studies
 from tuner.trial.job import TrialJob
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import StopFlag
 from tuner.worker.verification_source import VerificationSource
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.support.drawn_verifications import verify_all
 from tests.support.planned_confirmations import SEEDS, known, opened
-from tuner.launch.stages import Stage, of_runs
+from tuner.launch.retune_request import Stage, of_runs
 from tuner.storage.database import Database
 from tuner.study.group import grouped
 from tuner.verdict.confirmation_plan import plan_confirmation

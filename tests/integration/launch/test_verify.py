@@ -22,7 +22,7 @@ from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume, open_study
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verified import verifications_of
 
 VERIFY = (
     f"verify --variant small.toml --study {STUDY} --task tiny.toml --cpu --top 2 --seeds 3".split()

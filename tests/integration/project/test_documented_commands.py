@@ -25,9 +25,9 @@ from tests.support.documentation import (
 from tests.support.forked_cli import python_path, run
 from tests.support.paths import REPOSITORY
 from tests.support.recorded_studies import record_study
-from tuner.data.demo import demo_series
 from tuner.data.prepare import prepare
 from tuner.data.source_kinds import OF_FILES
+from tuner.data.sources import demo_series
 from tuner.data.task import load_task
 from tuner.export.saved_model import describe, save_model
 from tuner.models.registry import build_model

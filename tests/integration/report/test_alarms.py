@@ -171,8 +171,8 @@ def slowing(
     """A study of one trial that a worker has run, of a network that sleeps ever longer; and the
     alarms of status after each of its epochs."""
     monkeypatch.setattr("tuner.trial.run.Watch", Alone)
-    monkeypatch.setattr("tuner.worker.report_interval.REPORT_S", 0.0)
-    monkeypatch.setattr("tuner.worker.report_interval.MOST_OF_TIME", 1e6)
+    monkeypatch.setattr("tuner.worker.running.REPORT_S", 0.0)
+    monkeypatch.setattr("tuner.worker.running.MOST_OF_TIME", 1e6)
     (tmp_path / "slowing.py").write_text(SLOWING)
     described = tmp_path / "slowing.toml"
     own = STUDY_TOML.replace('"rmsnorm"', f'"{tmp_path}/slowing.py:Slowing"')

@@ -16,7 +16,7 @@ from tuner.storage import schema
 from tuner.storage.check import check_database
 from tuner.storage.database import Database, open_database
 from tuner.storage.database_clock import database_now
-from tuner.storage.remedies import in_one_sentence
+from tuner.storage.retry import in_one_sentence
 from tuner.storage.url import parse_url
 
 

@@ -19,8 +19,7 @@ from tests.support.postgres_cluster import Cluster, running_cluster
 from tests.support.small_study import definition
 from tuner.errors import StorageError
 from tuner.storage.database import Database, open_database
-from tuner.storage.remedies import failure_of
-from tuner.storage.retry import cause_of, persistently
+from tuner.storage.retry import cause_of, failure_of, persistently
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume
 

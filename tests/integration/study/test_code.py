@@ -14,13 +14,12 @@ from sqlalchemy import update
 from tests.support.cli_processes import STUDY, Bench
 from tests.support.present import present
 from tests.support.small_study import STUDY_TOML, TASK
-from tuner.config import TrainingSettings
-from tuner.config.loss_term import LossTerm
+from tuner.config import LossTerm, TrainingSettings
 from tuner.errors import UsageError
 from tuner.files.private_folder import PrivateFolderError
 from tuner.files.toml_file import read_toml, validate
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.named_files import NamedFiles
+from tuner.spec.program import NamedFiles
 from tuner.spec.study_file import StudyFile
 from tuner.storage.database import Database
 from tuner.storage.schema import sources

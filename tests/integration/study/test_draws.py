@@ -11,16 +11,15 @@ from tests.support.in_process_worker import DEVICE, RESULT
 from tests.support.small_study import definition
 from tuner.errors import StorageError, UsageError
 from tuner.search.sampler import sampler_for
-from tuner.spec.membership import Membership
+from tuner.spec.membership import Membership, root_of, seed_of_trial
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.seeds import root_of, seed_of_trial
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, list_studies
 from tuner.study.results import read_results
 from tuner.study.transfer import restore
-from tuner.verdict.fresh_seeds import fresh_seeds, new_seeds
+from tuner.verdict.verification_plan import fresh_seeds, new_seeds
 from tuner.worker.loop import Worker
 
 

@@ -15,9 +15,8 @@ from tests.support.small_study import definition
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.sampler import EncodedSampler, sampler_for
-from tuner.spec.membership import Membership
+from tuner.spec.membership import Membership, root_of, seed_of_trial
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.seeds import root_of, seed_of_trial
 from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url

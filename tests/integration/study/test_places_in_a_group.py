@@ -17,8 +17,7 @@ from tests.support.spaces import with_range
 from tuner.errors import StorageError, UsageError
 from tuner.report.standing import standing
 from tuner.report.study_status import groups_of, status_of
-from tuner.spec.membership import Membership
-from tuner.spec.seeds import root_of
+from tuner.spec.membership import Membership, root_of
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url

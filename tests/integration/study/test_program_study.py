@@ -34,11 +34,10 @@ from tuner.storage.database import Database, open_database
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
-from tuner.study.code import with_code
+from tuner.study.code import require_trust, with_code
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
-from tuner.study.trust import require_trust
 from tuner.trial.seeds_and_reruns import run_job
 from tuner.verdict.compare.fairness import differences, refuse_different_data
 from tuner.verdict.verification_plan import refuse_apart

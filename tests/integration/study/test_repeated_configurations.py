@@ -34,11 +34,11 @@ from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import over_space, restore
 from tuner.verdict.compare.findings import compare
-from tuner.verdict.expected_front import Choice
 from tuner.verdict.explain import explain_study
 from tuner.verdict.known_runs import candidates_of, default_of, runs_of
 from tuner.verdict.picks import picks_expected
 from tuner.verdict.recommendation import model_of
+from tuner.verdict.runs_model import Choice
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
 

@@ -30,8 +30,8 @@ from tuner.report.study_status import status_of
 from tuner.report.terminal.tables import print_summary
 from tuner.report.terminal.trial_sections import print_trial
 from tuner.report.trial_detail import read_trial
-from tuner.spec.confirming import LEAST_RUNS
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.margin import LEAST_RUNS
+from tuner.spec.membership import seed_of_trial
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, write_archive

@@ -23,9 +23,9 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.code import require_trust
 from tuner.study.open import open_study
 from tuner.study.transfer import restore
-from tuner.study.trust import require_trust
 
 
 @pytest.mark.parametrize(

@@ -10,22 +10,19 @@ from typer.testing import CliRunner
 from tests.support.drawn_verifications import drawn_result, verify_all
 from tests.support.planned_confirmations import opened
 from tuner.cli.app import app
-from tuner.report.terminal.ablation_lines import ablation_lines
-from tuner.report.terminal.explanations import print_explanations
+from tuner.report.terminal.explanations import ablation_lines, print_explanations
 from tuner.storage.database import Database
 from tuner.storage.records import TrialResult
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
-from tuner.verdict.ablation import Ablation, ablation_of
-from tuner.verdict.ablation_plan import plan_ablation
-from tuner.verdict.ablation_words import ablation_sentence
+from tuner.verdict.ablation import Ablation, ablation_of, ablation_sentence, plan_ablation
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.explain import explain_study
-from tuner.verdict.fresh_seeds import seen_seeds
 from tuner.verdict.known_runs import runs_of
 from tuner.verdict.retune_cost import spent_on
 from tuner.verdict.same_quality import recommended_trial
+from tuner.verdict.verification_plan import seen_seeds
 from tuner.verdict.verified import verified_in
 
 NAME = "demo-rmsnorm"

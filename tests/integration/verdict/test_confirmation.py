@@ -15,7 +15,7 @@ from tuner.report.comparison_files import page
 from tuner.report.study_status import status_of
 from tuner.report.terminal.tables import print_status
 from tuner.report.terminal.verification import print_verified, verification_document
-from tuner.spec.confirming import LEAST_RUNS
+from tuner.spec.margin import LEAST_RUNS
 from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
@@ -27,12 +27,11 @@ from tuner.verdict import confirmation_plan
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.confirmed_words import confirmed_sentence
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.recommendation import model_of
 from tuner.verdict.same_quality import answer_of, recommended, recommended_trial
 from tuner.verdict.verification_plan import plan_verification
-from tuner.verdict.verified import verified_in
+from tuner.verdict.verified import verifications_of, verified_in
 
 
 def test_a_recommendation_that_is_as_good_is_confirmed_and_stays_what_it_is(

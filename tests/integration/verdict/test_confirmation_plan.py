@@ -20,12 +20,11 @@ from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.verdict.confirmation_plan import plan_confirmation
-from tuner.verdict.expected_front import Choice
-from tuner.verdict.fresh_seeds import seen_seeds
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import ROUNDS
+from tuner.verdict.runs_model import Choice
 from tuner.verdict.same_quality import recommended_trial
-from tuner.verdict.verification_plan import plan_verification
+from tuner.verdict.verification_plan import plan_verification, seen_seeds
+from tuner.verdict.verified import verifications_of
 
 
 def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(

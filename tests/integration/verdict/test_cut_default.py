@@ -22,7 +22,7 @@ from tests.support.repeated_configurations import (
     with_runs,
 )
 from tuner.config import StopReason
-from tuner.report.comparison_sections import sections_of
+from tuner.report.comparison_files import sections_of
 from tuner.report.figures.confirmed_series import confirmed_series, first_level
 from tuner.report.terminal.comparison import print_report
 from tuner.storage.records import TrialResult
@@ -36,9 +36,9 @@ from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.confirmed_words import confirmed_lines
-from tuner.verdict.epochs_of import epochs_of
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of, runs_of
 from tuner.verdict.reasons import because_of_answer
+from tuner.verdict.retune_cost import epochs_of
 from tuner.verdict.same_quality import answer_of
 
 SEEDS = 12

@@ -15,7 +15,7 @@ from tests.support.repeated_configurations import (
     run_of,
     with_runs,
 )
-from tuner.spec.confirming import LEAST_RUNS
+from tuner.spec.margin import LEAST_RUNS
 from tuner.study.archive import Archive
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot

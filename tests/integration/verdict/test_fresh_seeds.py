@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from tests.support.drawn_verifications import verify_all
 from tests.support.recorded_studies import record_group, record_study
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.membership import seed_of_trial
 from tuner.storage.database import Database
 from tuner.storage.queue.verifications import planned_seeds
 from tuner.study.group import searches_of
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import read_results
-from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
-from tuner.verdict.queue import verifications_of
-from tuner.verdict.verification_plan import plan_verification
+from tuner.verdict.verification_plan import fresh_seeds, plan_verification, seen_seeds
+from tuner.verdict.verified import verifications_of
 
 
 def record(database: Database) -> tuple[OpenStudy, OpenStudy]:

@@ -21,10 +21,10 @@ from tuner.export import load_best
 from tuner.launch.retune_agreement import agreement
 from tuner.launch.retune_request import RetuneRequest
 from tuner.report.terminal.verification import print_verified
-from tuner.spec.definition_differences import differences
+from tuner.spec.definition import differences
 from tuner.spec.study_settings import StudySettings
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.queue.runs import is_confirmation
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive

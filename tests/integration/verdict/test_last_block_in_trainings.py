@@ -22,15 +22,15 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
-from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen
+from tuner.storage.queue.runs import CONFIRMATION, StoredFrozen
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume
 from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
 from tuner.trial.seeds_and_reruns import run_job
-from tuner.verdict.interleaving import Turn, interleaved
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verification_plan import Turn, interleaved
+from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.trial_source import TrialSource
 from tuner.worker.verification_source import VerificationSource

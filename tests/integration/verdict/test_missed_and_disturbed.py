@@ -33,11 +33,10 @@ from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
-from tuner.verdict.expected_front import Choice
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.reasons import because_of_answer
-from tuner.verdict.retune_cost import costs
-from tuner.verdict.retuned_words import cost_sentence
+from tuner.verdict.retune_cost import cost_sentence, costs
+from tuner.verdict.runs_model import Choice
 from tuner.verdict.verification_plan import plan_verification
 
 SEEDS = 12

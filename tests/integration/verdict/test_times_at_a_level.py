@@ -15,8 +15,8 @@ from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation_plan import plan_confirmation
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.runs_model import Estimate, RunsModel
+from tuner.verdict.verified import verifications_of
 
 OFFERED = (9, 5, 7)
 

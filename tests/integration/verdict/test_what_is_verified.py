@@ -19,11 +19,10 @@ from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
 from tuner.verdict import verification_plan
 from tuner.verdict.compare.findings import compare
-from tuner.verdict.expected_front import Choice
 from tuner.verdict.picks import picks, picks_of
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import ROUNDS
-from tuner.verdict.verified import verified_in
+from tuner.verdict.runs_model import Choice
+from tuner.verdict.verified import verifications_of, verified_in
 
 SEEDS = 5
 

@@ -20,7 +20,7 @@ from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.job import TrialJob
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.verification_source import VerificationSource
 

@@ -18,11 +18,11 @@ from tuner.storage import schema
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
 from tuner.study.open import OpenStudy, create_or_resume
-from tuner.verdict.queue import verifications_of
-from tuner.worker.gpu_grants import GpuGrants
+from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import StopFlag
 from tuner.worker.verification_source import VerificationSource
+from tuner.worker.work_source import GpuGrants
 
 LIMIT_S = 1000.0
 

@@ -17,12 +17,12 @@ from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verified import verifications_of
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker
 from tuner.worker.outages import Retry
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import StopFlag
 from tuner.worker.verification_source import VerificationSource
 
 WAIT_S = 1.5

@@ -24,9 +24,9 @@ from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.results import StudyResults, TrialRecord, read_results, record_of
 from tuner.trial.watched import Watched
-from tuner.worker.live_pruning import StudyPruning
 from tuner.worker.loop import Worker
 from tuner.worker.running import RunningTrial
+from tuner.worker.trial_source import StudyPruning
 
 PRUNED_OF = 48
 TRAINED_OF = 56
@@ -135,7 +135,7 @@ def test_a_finished_trial_is_read_once_however_many_trials_come_after_it(
         read.append(trial.number)
         return record_of(trial, objectives)
 
-    monkeypatch.setattr("tuner.worker.live_pruning.record_of", noted)
+    monkeypatch.setattr("tuner.worker.trial_source.record_of", noted)
     pruning, policy = StudyPruning(searched.study), SearchPolicy()
     first = pruning.finished(policy)
     assert (

@@ -14,7 +14,7 @@ from tests.support.in_process_worker import result_of
 from tests.support.small_study import definition
 from tuner.config import Backend
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.backend_choices import BackendChoices, MeasuredFor
@@ -23,8 +23,8 @@ from tuner.storage.records import TrialResult
 from tuner.storage.schema import backend_choices, forget_study
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.job import TrialJob
-from tuner.worker.backends import MeasuredBackend
 from tuner.worker.loop import Worker
+from tuner.worker.work_source import MeasuredBackend
 
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA Example", number=0)
 EAGER = BackendChoice(backend=Backend.EAGER, reason="it waits", epoch_s={"eager": 0.5})

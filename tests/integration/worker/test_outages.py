@@ -32,7 +32,7 @@ def test_training_goes_on_in_an_outage_and_its_epochs_come_later(
     opened: OpenStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_module, "BUFFERED_AT_MOST", 4)
-    monkeypatch.setattr("tuner.worker.report_interval.REPORT_S", 0.0)
+    monkeypatch.setattr("tuner.worker.running.REPORT_S", 0.0)
     spilled = []
 
     def run(job: TrialJob) -> TrialResult:

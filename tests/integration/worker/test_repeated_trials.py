@@ -13,8 +13,8 @@ from tuner.config import StopReason
 from tuner.devices import CpuCores
 from tuner.record import Recorded
 from tuner.search.history import configuration
+from tuner.spec.membership import seed_of_trial
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.seeds import seed_of_trial
 from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url

@@ -18,8 +18,8 @@ from tuner.storage.queue.runs import PlannedRun
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.verdict.allowance import ALLOWANCE
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.round_allowances import ALLOWANCE
+from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.verification_source import VerificationSource
 
@@ -72,7 +72,7 @@ def test_no_trial_begins_once_the_time_of_its_search_is_spent(
         return of_ten_seconds(job)
 
     with pytest.MonkeyPatch.context() as patch:  # as if they had taken as long as they say
-        patch.setattr("tuner.worker.turnover.TrialTimes.took_s", 10.0)
+        patch.setattr("tuner.worker.trial_source.TrialTimes.took_s", 10.0)
         Worker([study], DEVICE, run, name="ann", lanes=lanes).run()
     assert begun == list(range(trials))
     counts = study.ledger.counts()

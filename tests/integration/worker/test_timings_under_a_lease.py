@@ -17,7 +17,7 @@ from tuner.storage.database_clock import database_now
 from tuner.storage.schema import device_leases
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.worker.alone import trained_alone
+from tuner.worker.loop import trained_alone
 
 
 def job_in(study: OpenStudy, reruns: int) -> TrialJob:

@@ -18,19 +18,19 @@ from tests.support.device_hours import hours_of
 from tests.support.in_process_worker import DEVICE, study_in
 from tests.support.paths import SCRIPTS
 from tuner.devices import exclusive
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy
 from tuner.trial.survival import TrainerLostError
-from tuner.worker.backends import MeasuredBackend
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import StopFlag
 from tuner.worker.trainer.trainer_process import TrainerProcess
-from tuner.worker.turnover import TrialTimes
+from tuner.worker.trial_source import TrialTimes
+from tuner.worker.work_source import MeasuredBackend
 
 TRAINER = (sys.executable, str(SCRIPTS / "pretend_trainer.py"))
 PATIENCE_S = 60.0

@@ -21,10 +21,10 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
-from tuner.worker.restart import ContextLostError
+from tuner.worker.process import ContextLostError
 from tuner.worker.trial_source import TrialSource
 from tuner.worker.verification_source import VerificationSource
 
@@ -129,8 +129,8 @@ def test_a_run_that_another_has_by_now_is_stopped_and_what_others_lost_is_taken_
     study: OpenStudy, queue: Verifications, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the thread that keeps the lease, while this one trains."""
-    monkeypatch.setattr("tuner.storage.queue.leases.HEARTBEATS_PER_LEASE", 6000.0)
-    monkeypatch.setattr("tuner.storage.queue.leases.CONFIRM_SHARE", 0.0)
+    monkeypatch.setattr("tuner.storage.queue.leased_queue.HEARTBEATS_PER_LEASE", 6000.0)
+    monkeypatch.setattr("tuner.storage.queue.leased_queue.CONFIRM_SHARE", 0.0)
     c = schema.verifications.c
     stopped: list[StopReason | None] = []
 
@@ -223,7 +223,7 @@ def test_a_run_without_a_value_is_a_failure_by_name_and_stops_nobody(
 def test_who_watches_hears_of_a_runs_epochs_after_an_outage_and_no_curve_is_kept(
     study: OpenStudy, queue: Verifications, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.worker.report_interval.REPORT_S", 0.0)
+    monkeypatch.setattr("tuner.worker.running.REPORT_S", 0.0)
     seen: list[tuple[int | None, float | None]] = []
 
     def run(job: TrialJob) -> TrialResult:

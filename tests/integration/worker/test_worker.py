@@ -21,10 +21,9 @@ from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.relaunch import change_policy
 from tuner.study.results import read_results
 from tuner.trial.job import TrialJob
-from tuner.worker import turnover
+from tuner.worker import trial_source
 from tuner.worker.loop import Worker
-from tuner.worker.restart import ContextLostError
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import ContextLostError, StopFlag
 
 
 def test_a_trial_is_told_all_it_needs_and_its_curve_is_stored(
@@ -93,7 +92,7 @@ def test_what_a_lost_trial_took_is_not_counted_with_the_next_one(
     opened: OpenStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = types.SimpleNamespace(now=0.0)
-    monkeypatch.setattr(turnover, "time", types.SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(trial_source, "time", types.SimpleNamespace(perf_counter=lambda: clock.now))
     lengths = iter([5.0, 1000.0, 7.0])
 
     def run(job: TrialJob) -> TrialResult | None:

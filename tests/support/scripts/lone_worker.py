@@ -27,8 +27,8 @@ from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.trial import study_data
 from tuner.trial.job import TrialJob
-from tuner.worker import restart
-from tuner.worker.trainer import serve
+from tuner.worker import process
+from tuner.worker.trainer import trainer_main
 
 AT_MOST = 2
 """Processes in a row that may lose the device: each takes seconds to start."""
@@ -88,7 +88,7 @@ def train(words: Sequence[str]) -> None:
     sys.modules[pool] = made_up(pool, EnginePool)
     from tuner.worker.trainer.on_device import load_onto
 
-    serve.main(words, lambda: load_onto)
+    trainer_main.main(words, lambda: load_onto)
 
 
 def work() -> None:
@@ -96,7 +96,7 @@ def work() -> None:
     with Path("processes").open("a") as processes:
         processes.write(json.dumps([inherited, sys.argv[1:]]) + "\n")
     devices.list_gpus = only_gpu
-    restart.MAX_RESTARTS = AT_MOST
+    process.MAX_RESTARTS = AT_MOST
     vars(study_data)["prepare"] = no_data
     sys.executable = str(
         Path("python-of-tests").absolute()

@@ -16,8 +16,7 @@ from pathlib import Path
 from tuner.devices import CpuCores
 from tuner.launch import Supervisor
 from tuner.storage.records import Counts
-from tuner.worker.process import Orphan, stop_on_signals
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import Orphan, StopFlag, stop_on_signals
 
 
 @dataclass(frozen=True)

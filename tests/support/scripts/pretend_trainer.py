@@ -17,13 +17,12 @@ from pathlib import Path
 from optuna.trial import TrialState
 
 from tuner.config import Backend, EpochRecord
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
-from tuner.trial.device_turn import alone_on
-from tuner.trial.job import TrialJob
-from tuner.trial.time_left import TimeLeft
-from tuner.worker.trainer.serve import main
+from tuner.trial.job import TimeLeft, TrialJob
+from tuner.trial.run import alone_on
+from tuner.worker.trainer.trainer_main import main
 
 EPOCHS, EPOCH_S = 3, 0.05
 NOBODY_COMES_S = 2.0

@@ -24,8 +24,7 @@ from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
 from tuner.worker import process
 from tuner.worker.heartbeat import FRESH_PROCESS
-from tuner.worker.process import Orphan
-from tuner.worker.restart import ContextLostError
+from tuner.worker.process import ContextLostError, Orphan
 from tuner.worker.session import WorkOrder, work
 
 

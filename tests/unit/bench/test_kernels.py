@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 from tests.support.present import present
 from tuner.bench.kernels import is_kernel, per_step
 from tuner.bench.ours import size_of, stop_after
-from tuner.bench.utilisation import median_within
+from tuner.bench.rounds import median_within
 from tuner.config import Architecture, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model

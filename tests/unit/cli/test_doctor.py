@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuner.cli import machine as doctor
+from tuner.cli import doctor
 
 
 @pytest.mark.parametrize(("compiler", "level"), [("gcc", "ok"), ("", "notice")])

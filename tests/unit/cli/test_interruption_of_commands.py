@@ -10,13 +10,12 @@ import sys
 
 import pytest
 
-from tuner.cli import machine as doctor
-from tuner.cli import main
+from tuner.cli import doctor, main
 
 ENDS = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
 
 
-@pytest.mark.parametrize("where", ["tuner.cli.machine.examine", "typer.core.TyperGroup.parse_args"])
+@pytest.mark.parametrize("where", ["tuner.cli.doctor.examine", "typer.core.TyperGroup.parse_args"])
 @pytest.mark.parametrize("number", ENDS)
 def test_it_ends_with_a_line_and_with_json_with_a_document(
     number: signal.Signals,

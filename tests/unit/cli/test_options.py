@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.cli.options import as_typed, data_folder, storage_url
-from tuner.cli.verify_options import VerifyOptions
+from tuner.cli.verify import VerifyOptions
 from tuner.errors import UsageError
 from tuner.launch.verification import SEEDS, TOP
 from tuner.settings import above_zero, duration_s, flags, size_bytes
 from tuner.spec.margin import margin_of
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.url import DEFAULT_URL
-from tuner.verdict.ablation_plan import SEEDS as ABLATING
+from tuner.verdict.ablation import SEEDS as ABLATING
 from tuner.verdict.confirmation_plan import SEEDS as CONFIRMING
 from tuner.verdict.recommendation import VERIFIED, VERIFIED_SEEDS
 

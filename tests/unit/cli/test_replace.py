@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.cli.init_place import check_place
+from tuner.cli.init import check_place
 from tuner.cli.replace import check_free
 from tuner.errors import UsageError
 

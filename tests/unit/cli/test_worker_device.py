@@ -11,9 +11,9 @@ import pytest
 
 from tuner.cli.main import main
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.assignment import assign_beside
 from tuner.devices.gpu import _visible
-from tuner.devices.gpu_assignment import assign_beside
-from tuner.worker.restart import ContextLostError
+from tuner.worker.process import ContextLostError
 
 UUIDS = ["GPU-a", "GPU-b"]
 

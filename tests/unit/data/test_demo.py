@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tuner.data.demo import demo_series
+from tuner.data.sources import demo_series
 
 
 def test_the_same_seed_gives_the_same_series_and_another_seed_others() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.web_server import serving
-from tuner.data.etth import SHA256, default_folder, fetch_etth, find_etth, read_etth
 from tuner.data.prepare import prepare
+from tuner.data.sources import SHA256, default_folder, fetch_etth, find_etth, read_etth
 from tuner.data.task import load_task
 from tuner.errors import DataError
 

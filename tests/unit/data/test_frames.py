@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tuner.data.frames import check_frame_kind, read_frame, write_frame
+from tuner.data.recent_rows import check_frame_kind, read_frame, write_frame
 from tuner.errors import DataError, TunerError, UsageError
 
 FRAME = pd.DataFrame({"ds": ["2024-01-01", "2024-01-02"], "site": ["007", "NA"], "load": [0.1, 2]})

@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 
 from tests.support.small_csv import TASK
-from tuner.data.local_time import to_local, to_utc
 from tuner.data.prepare import PreparedData
-from tuner.data.times import TimeColumn
+from tuner.data.times import TimeColumn, to_local, to_utc
 from tuner.errors import DataError
 
 BERLIN = "Europe/Berlin"

@@ -11,12 +11,10 @@ import pytest
 
 from tests.support.simulated_runs import changed, prepared_of, small_runs
 from tuner.data.facts import facts_of
-from tuner.data.many_files import in_order_of_splits
-from tuner.data.prepare import PreparedData, PreparedSplit
-from tuner.data.sources import open_source
-from tuner.data.split_rows import pieces_of
+from tuner.data.prepare import PreparedData, PreparedSplit, pieces_of
+from tuner.data.recent_rows import rows_of_task
+from tuner.data.sources import in_order_of_splits, open_source
 from tuner.data.task import Task, load_task, task_of
-from tuner.data.task_rows import rows_of_task
 from tuner.errors import DataError, UsageError
 
 

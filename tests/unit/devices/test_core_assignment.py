@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tuner.cli.device import own_device
-from tuner.devices.assignment_files import NoneFreeError, once_free
-from tuner.devices.core_assignment import assign_free_cores
+from tuner.devices.assignment import NoneFreeError, assign_free_cores, once_free
 from tuner.errors import UsageError
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tuner.devices import Gpu, lock
-from tuner.devices.gpu_assignment import GpuAssignment, assign_beside, assign_free
+from tuner.devices.assignment import GpuAssignment, assign_beside, assign_free
 from tuner.errors import TunerError
 
 GPUS = tuple(Gpu(index, f"GPU-{index}", "Example", index) for index in range(4))
 TAKE = """
 import sys
 from tuner.devices import Gpu
-from tuner.devices.gpu_assignment import assign_free
+from tuner.devices.assignment import assign_free
 sys.stdin.readline()
 assignment = assign_free([Gpu(index, f"GPU-{index}", "Example", index) for index in range(4)])
 print(assignment.gpu.index, flush=True)

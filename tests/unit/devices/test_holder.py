@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tuner.devices import exclusive, lock
-from tuner.devices.holder import Holder, holder_of, noted
+from tuner.devices.lock import Holder, holder_of, noted
 
 PATIENCE_S = 60.0
 HOLD = """

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tuner.devices import CpuCores, physical
+from tuner.devices import CpuCores, host
+from tuner.devices.host import NAME, lock_domain
 from tuner.devices.lock import DeviceLockError, lock_folder
-from tuner.devices.lock_domain import NAME, lock_domain
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_processes_that_see_a_folder_are_one_domain() -> None:
-    code = "from tuner.devices.lock_domain import lock_domain; print(lock_domain())"
+    code = "from tuner.devices.host import lock_domain; print(lock_domain())"
     others = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
@@ -69,10 +69,10 @@ def test_a_link_in_its_place_is_one_line(folder: Path, tmp_path: Path) -> None:
 def test_cores_are_called_by_the_kernel_that_runs_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    boot = physical.BOOT_ID.read_text().strip()
+    boot = host.BOOT_ID.read_text().strip()
     keys = CpuCores((2, 5)).lease_keys
     assert keys == (f"cpu-{boot}-core-2", f"cpu-{boot}-core-5")
     monkeypatch.setattr(platform, "node", lambda: "a-pod")
     assert CpuCores((2, 5)).lease_keys == keys
-    monkeypatch.setattr(physical, "BOOT_ID", tmp_path / "none")
+    monkeypatch.setattr(host, "BOOT_ID", tmp_path / "none")
     assert CpuCores((2,)).lease_keys == ("cpu-a-pod-core-2",)

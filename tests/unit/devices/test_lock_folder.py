@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.cli import machine as doctor
+from tuner.cli import doctor
 from tuner.devices import common_files, exclusive, lock
 from tuner.devices.lock import DeviceLockError, check_folder, lock_folder
 

@@ -11,7 +11,7 @@ from pathlib import Path
 SCRIPT = """
     import sys, time
     from tuner.devices import CpuCores, Watch
-    from tuner.devices.stops import stops
+    from tuner.devices.watch import stops
 
     stops().count()
     for _ in range(2):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.devices.writable import who_may_change
+from tuner.devices.common_files import who_may_change
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755])

@@ -19,18 +19,20 @@ from tuner.config import Backend
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import key_of
 from tuner.estimate.foretold import SearchForetold, off_in_common, search_foretold
-from tuner.estimate.foretold_words import (
+from tuner.estimate.search_hours import Ended
+from tuner.estimate.size_costs import SizeCosts
+from tuner.estimate.whole_estimate import (
+    Estimate,
+    Over,
+    VariantEstimate,
     range_in_words,
     retune_line,
     search_line,
     searches_line,
+    stages_of,
     trials_in_words,
 )
-from tuner.estimate.recorded_work import recorded_searches
-from tuner.estimate.search_hours import Ended
-from tuner.estimate.size_costs import SizeCosts
-from tuner.estimate.stages_ahead import Over, stages_of
-from tuner.estimate.whole_estimate import Estimate, VariantEstimate
+from tuner.estimate.work_ahead import recorded_searches
 from tuner.report.terminal.estimate_lines import estimate_lines
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive, read_archive

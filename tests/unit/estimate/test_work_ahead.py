@@ -10,8 +10,13 @@ import pytest
 
 from tuner.config import TrainingSettings
 from tuner.estimate.cost_model import Z80, quantile_of
-from tuner.estimate.recorded_work import RecordedSearch, SpaceCosts, recorded_searches
-from tuner.estimate.work_ahead import Kind, work_ahead
+from tuner.estimate.work_ahead import (
+    Kind,
+    RecordedSearch,
+    SpaceCosts,
+    recorded_searches,
+    work_ahead,
+)
 
 KIND = Kind(
     variant="mine",

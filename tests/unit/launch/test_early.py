@@ -8,9 +8,8 @@ from pathlib import Path
 from tests.support.cli_processes import PATIENCE_S, wait_for
 from tuner.devices import CpuCores, Gpu
 from tuner.files.environment import STORAGE_VARIABLE
-from tuner.launch.child import Child
+from tuner.launch.child import Child, EarlyWorkers
 from tuner.launch.crew import Crew
-from tuner.launch.early import EarlyWorkers
 from tuner.storage.url import absolute, parse_url
 
 DEVICE, OTHER = CpuCores((0,)), CpuCores((1,))

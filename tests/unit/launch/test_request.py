@@ -14,7 +14,7 @@ from tuner.errors import UsageError
 from tuner.launch.request import checked
 from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.verification import VerificationRequest
-from tuner.spec.time_objectives import TimeObjective
+from tuner.spec.objectives import TimeObjective
 
 Settings, Policy, Devices = launch.StudySettings, launch.SearchPolicy, launch.DeviceChoice
 

@@ -6,7 +6,7 @@ import pytest
 
 from tuner.launch.request import DeviceChoice
 from tuner.launch.retune_agreement import Agreement, Searched
-from tuner.launch.retune_request import RetuneRequest
+from tuner.launch.retune_request import RetuneRequest, Stage, Standing, of_ablation
 from tuner.launch.retune_steps import (
     MOST_TRIALS,
     ablation_request,
@@ -14,7 +14,6 @@ from tuner.launch.retune_steps import (
     reevaluation_request,
     search_request,
 )
-from tuner.launch.stages import Stage, Standing, of_ablation
 from tuner.spec.retune import Registered
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", devices=DeviceChoice(cpu=True))

@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.supervised_launch import Launch, Queue, quickly
 from tuner.devices import CpuCores
-from tuner.devices.holder import Holder
+from tuner.devices.lock import Holder
 from tuner.errors import TunerError
 from tuner.launch import Outcome, supervisor
-from tuner.launch.early import EarlyWorkers
+from tuner.launch.child import EarlyWorkers
 from tuner.worker.heartbeat import FRESH_PROCESS
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.devices import CpuCores
-from tuner.devices.holder import Holder
-from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE
+from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE, Holder
 from tuner.launch import supervisor
 from tuner.launch.supervisor import PATIENT_S, DeviceWaits
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.stopped_clock import StoppedClock
-from tuner.launch import watchdog
-from tuner.launch.watchdog import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Watchdog, WatchedProcess
+from tuner.launch import child
+from tuner.launch.child import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Watchdog, WatchedProcess
 from tuner.worker.heartbeat import Beat, Heartbeat
 
 PATIENCE_S = 120
@@ -21,7 +21,7 @@ PATIENCE_S = 120
 def clock(monkeypatch: pytest.MonkeyPatch) -> StoppedClock:
     """The watchdog's time, which stands still."""
     stopped = StoppedClock(1000.0)
-    monkeypatch.setattr(watchdog, "time", stopped)
+    monkeypatch.setattr(child, "time", stopped)
     return stopped
 
 

@@ -10,10 +10,16 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from tuner.profile.profile_records import Advice
-from tuner.profile.script_advice import _faults, _of_loop
 from tuner.profile.script_changes import Changes, changed
-from tuner.profile.script_host import ScriptHost
-from tuner.profile.script_runs import Script, ScriptError, pace_of, run_script, stages_of
+from tuner.profile.script_profile import _faults, _of_loop
+from tuner.profile.script_runs import (
+    Script,
+    ScriptError,
+    ScriptHost,
+    pace_of,
+    run_script,
+    stages_of,
+)
 from tuner.profile.what_if import values_remembered
 from tuner.training.stage_marks import Stage
 

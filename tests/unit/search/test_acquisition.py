@@ -14,8 +14,7 @@ from tuner.search.acquisition import ImprovementSampler, _Growth
 from tuner.search.gaussian_process import GaussianProcess
 from tuner.search.history import TrialHistory
 from tuner.search.reshaped_trials import corner_of, within
-from tuner.search.sampler import EncodedSampler
-from tuner.search.sobol import SobolPoints
+from tuner.search.sampler import EncodedSampler, SobolPoints
 from tuner.spec.study_file import load_study_file
 
 FILE = load_study_file("rmsnorm")

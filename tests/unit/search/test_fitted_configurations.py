@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tuner.search.gaussian_process import centre_and_scale
-from tuner.search.repeated_runs import FIT_ROWS, Repeated, _some_of, believed
+from tuner.search.next_run_model import GP_ROWS, Repeated, _some_of, believed
 
 
 def repeated(runs: np.ndarray, mean: np.ndarray) -> Repeated:
@@ -20,7 +20,7 @@ def test_what_ran_most_often_is_among_them_and_of_the_others_every_so_many() -> 
     runs = np.where(np.arange(400) % 2 == 0, 2.0, 1.0)
     runs[390], runs[399] = 30.0, 20.0
     found = _some_of(repeated(runs, np.arange(400.0)))
-    assert len(found.runs) == FIT_ROWS
+    assert len(found.runs) == GP_ROWS
     assert {390.0, 399.0} <= set(found.mean)
     assert list(found.mean) == sorted(found.mean)
     assert found.mean[0] == 0.0

@@ -30,13 +30,12 @@ from tests.support.noisy_surface import (
 from tests.support.spaces import of_single_values
 from tuner.search.history import TrialHistory, configuration
 from tuner.search.methods import AUTO, STARTUP, method_of
+from tuner.search.next_run import Believed, Candidates
 from tuner.search.next_run_model import Fits, fitted_until
-from tuner.search.next_run_worth import Believed, Candidates
 from tuner.search.past_runs import Configurations, PastRun, place_of
-from tuner.search.sampler import EncodedSampler
-from tuner.search.sobol import SobolPoints
+from tuner.search.sampler import EncodedSampler, SobolPoints
 from tuner.spec.margin import MARGIN
-from tuner.spec.seeds import root_of, seed_of_trial
+from tuner.spec.membership import root_of, seed_of_trial
 
 
 @pytest.fixture(autouse=True)

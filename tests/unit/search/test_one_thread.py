@@ -7,9 +7,9 @@ import pytest
 import scipy.linalg  # noqa: F401 - its threads are among those that are looked at
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from tuner.search import repeated_runs
+from tuner.search import next_run_model
+from tuner.search.next_run_model import Repeated, believed
 from tuner.search.one_thread import one_thread
-from tuner.search.repeated_runs import Repeated, believed
 
 
 def threads() -> set[int]:
@@ -26,13 +26,13 @@ def test_one_thread_in_here_and_as_many_as_before_after_it() -> None:
 
 def test_a_model_of_runs_is_fitted_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    fit = repeated_runs.probable_settings
+    fit = next_run_model.probable_settings
 
-    def watched(data: Repeated, iterations: int) -> repeated_runs.Settings:
+    def watched(data: Repeated, iterations: int) -> next_run_model.Settings:
         seen.append(threads())
         return fit(data, iterations)
 
-    monkeypatch.setattr(repeated_runs, "probable_settings", watched)
+    monkeypatch.setattr(next_run_model, "probable_settings", watched)
     random = np.random.default_rng(0)
     data = Repeated(
         where=random.random((20, 2)),

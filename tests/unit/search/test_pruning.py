@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from tuner.record import Recorded
-from tuner.search.bounds import Caution, FinishedTrial, Stopping, epochs_waited
-from tuner.search.loss_link import Link
+from tuner.search.bounds import Caution, FinishedTrial, Link, Stopping, epochs_waited
 from tuner.search.pruning import Pruner, Verdict
 
 STOPPING = Stopping(patience=5, min_delta=1e-5, max_epochs=100)
@@ -220,7 +219,7 @@ def test_the_pairs_that_the_link_is_fitted_to_do_not_grow_for_ever(
         return all_pairs(n, k=k)
 
     monkeypatch.setattr(np, "triu_indices", counted)
-    monkeypatch.setattr("tuner.search.loss_link.LINKED", 10)
+    monkeypatch.setattr("tuner.search.bounds.LINKED", 10)
     random = np.random.default_rng(0)
     losses = 0.2 + 0.3 * random.random(200)
     # None of the ten that the slope is fitted to.

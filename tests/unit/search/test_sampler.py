@@ -15,8 +15,7 @@ from tests.support.spaces import of_single_values
 from tuner.config import SAMPLERS
 from tuner.search.history import TrialHistory, configuration
 from tuner.search.methods import STARTUP, method_of
-from tuner.search.sampler import EncodedSampler, neighbours
-from tuner.search.sobol import SobolPoints
+from tuner.search.sampler import EncodedSampler, SobolPoints, neighbours
 
 MODELS = ("alternate", "kg", "gp", "tpe", "nsga2")
 

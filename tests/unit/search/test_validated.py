@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.search.bounds import epochs_waited
-from tuner.search.validated import carried_on
-from tuner.training.early_stopping import EarlyStopping
+from tuner.search.pruning import carried_on
+from tuner.training.run_state import EarlyStopping
 
 
 def test_a_loss_stands_until_the_next_one() -> None:

@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from tests.support.small_study import STUDY_TOML
-from tuner.config import RunConfig, TrainingSettings
-from tuner.config.loss_term import LossTerm
+from tuner.config import LossTerm, RunConfig, TrainingSettings
 from tuner.data.task import demo_task
 from tuner.errors import UsageError
 from tuner.models.registry import network_arguments
-from tuner.spec.definition import StudyDefinition
-from tuner.spec.definition_differences import changed_files, differences
+from tuner.spec.definition import StudyDefinition, changed_files, differences
 from tuner.spec.study_file import StudyFile, load_study_file
 from tuner.spec.study_settings import resumed
 from tuner.verdict.compare.fairness import _setting

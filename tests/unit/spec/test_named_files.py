@@ -10,8 +10,7 @@ import pytest
 from tests.support.small_study import STUDY_TOML, TASK
 from tuner.config import TrainingSettings
 from tuner.errors import UsageError
-from tuner.spec.definition import StudyDefinition
-from tuner.spec.definition_differences import changed_files, differences
+from tuner.spec.definition import StudyDefinition, changed_files, differences
 from tuner.spec.study_file import load_study_file
 from tuner.trial.seeds_and_reruns import keep_to_code
 from tuner.trial.survival import TrainerLostError

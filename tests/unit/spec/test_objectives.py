@@ -15,10 +15,9 @@ from tuner.errors import TunerError
 from tuner.export.pick import choose
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.objectives import objective_names, values_of, violations
+from tuner.spec.objectives import objective_names, time_to_target, values_of, violations
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
-from tuner.spec.time_objectives import time_to_target
 from tuner.study.create import describe
 from tuner.study.results import StudyResults, TrialRecord, judged
 

@@ -10,8 +10,7 @@ from tests.support.programs import STUDY, program_definition, write_program
 from tests.support.small_study import definition
 from tuner.config import Hyperparameters
 from tuner.errors import UsageError
-from tuner.spec.definition import StudyDefinition
-from tuner.spec.definition_differences import differences
+from tuner.spec.definition import StudyDefinition, differences
 from tuner.spec.program import ClockLabel
 from tuner.spec.study_file import load_study_file
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tuner.models.constructor import Argument, Constructor, Kind
-from tuner.spec.proposal import Left, Proposal, Searched, propose
-from tuner.spec.study_text import study_text, variant_name
+from tuner.spec.study_text import Left, Proposal, Searched, propose, study_text, variant_name
 
 POWERS = {"type": "int", "powers_of_two": True}
 

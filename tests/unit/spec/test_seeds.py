@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.paths import BENCHMARKS
 from tuner.record import Recorded
-from tuner.spec.membership import Membership
-from tuner.spec.seeds import root_of, seed_of_trial, seeds_of
+from tuner.spec.membership import Membership, root_of, seed_of_trial, seeds_of
 from tuner.study.archive import read_archive
 
 CAMPAIGN = BENCHMARKS / "campaign"

@@ -15,9 +15,16 @@ from tuner.files import kinds
 from tuner.record import MEANINGS
 from tuner.search.bounds import epochs_waited
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.objectives import axis_title, heading
+from tuner.spec.objectives import (
+    TIMES,
+    Ended,
+    Running,
+    TimeObjective,
+    axis_title,
+    heading,
+    measured_times,
+)
 from tuner.spec.study_file import load_study_file
-from tuner.spec.time_objectives import TIMES, Ended, Running, TimeObjective, measured_times
 from tuner.study.create import describe
 
 PATIENCE, MIN_DELTA, TARGET = 5, 1e-5, 0.55

@@ -18,8 +18,7 @@ from tuner.config import (
     TrainingSettings,
 )
 from tuner.errors import UsageError
-from tuner.spec.definition import StudyDefinition
-from tuner.spec.definition_differences import differences
+from tuner.spec.definition import StudyDefinition, differences
 from tuner.spec.study_file import StudyFile, load_study_file
 
 OTHER: dict[str, Any] = {

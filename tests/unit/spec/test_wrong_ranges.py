@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from tests.support.open_spaces import STUDY, write_stack
 from tuner.errors import UsageError
-from tuner.spec.ranges import ChoiceRange, FloatRange
-from tuner.spec.ranges.floats import SAFE_LOW
+from tuner.spec.ranges import SAFE_LOW, ChoiceRange, FloatRange
 from tuner.spec.study_file import load_study_file
 
 WRONG = {

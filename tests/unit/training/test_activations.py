@@ -14,7 +14,7 @@ from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit
-from tuner.training.activations import CheckpointedNetwork, blocks_of
+from tuner.training.step import CheckpointedNetwork, blocks_of
 
 Configure = Callable[..., RunConfig]
 

@@ -18,8 +18,7 @@ from tests.support.checkpointed_trainings import assert_same, files, interrupted
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import fit
-from tuner.training.checkpoint import CheckpointFiles, Progress
-from tuner.training.checkpointing import LONG_EPOCH_S, Checkpointer
+from tuner.training.checkpoint import LONG_EPOCH_S, Checkpointer, CheckpointFiles, Progress
 from tuner.training.clock import Clock
 
 Configure = Callable[..., RunConfig]
@@ -28,7 +27,7 @@ Configure = Callable[..., RunConfig]
 @pytest.fixture(autouse=True)
 def _short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: an epoch is long only where a test says so."""
-    monkeypatch.setattr("tuner.training.checkpointing.LONG_EPOCH_S", math.inf)
+    monkeypatch.setattr("tuner.training.checkpoint.LONG_EPOCH_S", math.inf)
 
 
 @pytest.mark.parametrize("name", ["batchnorm", "original"])
@@ -154,7 +153,7 @@ def test_a_stop_in_an_epoch_that_ends_the_training_comes_too_late(
 def test_a_stop_in_a_long_epoch_ends_it_at_once_and_the_one_before_is_written(
     data: DeviceData, run_config: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.training.checkpointing.LONG_EPOCH_S", LONG_EPOCH_S)
+    monkeypatch.setattr("tuner.training.checkpoint.LONG_EPOCH_S", LONG_EPOCH_S)
     looks = itertools.count()
     monkeypatch.setattr(  # the function `fit` hides its module
         sys.modules["tuner.training.fit"],

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuner.training.checkpoint import Checkpoints, Progress
-from tuner.training.checkpointing import Checkpointer
+from tuner.training.batching import Shuffles
+from tuner.training.checkpoint import Checkpointer, Checkpoints, Progress
 from tuner.training.engines.interface import Engine
 from tuner.training.model_state import Snapshot, copy_together
-from tuner.training.shuffles import Shuffles
 
 
 class _Files:

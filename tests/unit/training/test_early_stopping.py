@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tuner.training.early_stopping import EarlyStopping
+from tuner.training.run_state import EarlyStopping
 
 
 def _stops_after(losses: list[float], *, patience: int, min_delta: float = 0.0) -> int | None:

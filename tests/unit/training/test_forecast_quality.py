@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.config import Architecture, Hyperparameters
-from tuner.data.levels import symmetric_pairs
+from tuner.data.task import symmetric_pairs
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
 from tuner.training import evaluate

@@ -9,8 +9,8 @@ import torch
 from tuner.config import Objective
 from tuner.data.origins import TestWindows
 from tuner.data.prepare import prepare
-from tuner.data.season import season_rows
 from tuner.data.task import load_task
+from tuner.data.times import season_rows
 from tuner.data.windows import DeviceData, to_device
 from tuner.training.evaluate import evaluate
 from tuner.training.naive_forecasts import (

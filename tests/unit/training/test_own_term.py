@@ -15,8 +15,7 @@ from tests.support.fitted_results import losses_of, same_weights
 from tests.support.loss_terms import with_term
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
-from tuner.config import Backend, Precision, RunConfig, StopReason
-from tuner.config.loss_term import LossTerm
+from tuner.config import Backend, LossTerm, Precision, RunConfig, StopReason
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.source_kinds import CsvSource
 from tuner.data.task import Task
@@ -24,7 +23,7 @@ from tuner.data.windows import DeviceData, to_device
 from tuner.models.own import load_named
 from tuner.models.registry import build_model
 from tuner.training import fit
-from tuner.training.added_term import TermFacts
+from tuner.training.own_term import TermFacts
 from tuner.training.quantile_loss import quantile_loss
 from tuner.training.step import Step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tuner.training.shuffles import Shuffles
+from tuner.training.batching import Shuffles
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
-from tuner.training import loss_scale
+from tuner.training import step as loss_scale
 from tuner.training.step import Step
 
 Configure = Callable[..., RunConfig]

@@ -12,10 +12,10 @@ from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import Gpu, exclusive
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.trial import seeds_and_reruns
+from tuner.trial.job import TimeLeft
 from tuner.trial.seeds_and_reruns import run_job, with_backend
-from tuner.trial.time_left import TimeLeft
 
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA Example", number=0)
 MINE = BackendChoice(backend=Backend.GRAPH, epoch_s={"graph": 0.25, "eager": 1.0})

@@ -23,7 +23,7 @@ from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores, Gpu, Observation
 from tuner.record import Recorded
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.membership import seed_of_trial
 from tuner.training import Evaluation, FitResult, evaluate, fit
 from tuner.training.engines import choose as backends
 from tuner.training.engines.pool import EnginePool

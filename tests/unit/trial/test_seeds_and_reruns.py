@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from tests.support.present import present
 from tests.support.trial_jobs import job_of
 from tuner.record import Recorded
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.membership import seed_of_trial
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord
 from tuner.trial import seeds_and_reruns as runs

@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import pytest
 
-from tuner.trial.time_left import TimeLeft
+from tuner.trial.job import TimeLeft
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr("tuner.trial.time_left.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("tuner.trial.job.time.perf_counter", lambda: now[0])
     return now
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tuner.verdict.confirmation_steps import LEAST_CHANCE, confirmation_steps
+from tuner.verdict.confirmation_plan import LEAST_CHANCE, confirmation_steps
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import recommend
 from tuner.verdict.runs_model import RunsModel

@@ -11,16 +11,10 @@ from tuner.config import Value
 from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.gaussian_process import GaussianProcess
-from tuner.search.sobol import SobolPoints
+from tuner.search.sampler import SobolPoints
 from tuner.spec.study_file import load_study_file
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.verdict.expected_front import (
-    LEAST_TRIALS,
-    Choice,
-    expected_points,
-    front_of,
-    front_of_runs,
-)
+from tuner.verdict.runs_model import LEAST_TRIALS, Choice, expected_points, front_of, front_of_runs
 
 SPACE = load_study_file("original").space
 NOISE = (0.12, 0.014)

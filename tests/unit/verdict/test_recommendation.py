@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from tuner.search.repeated_runs import Likelihood, Repeated, believed
+from tuner.search.next_run_model import Likelihood, Repeated, believed
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import (
     first_within,

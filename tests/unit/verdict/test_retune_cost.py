@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 from tuner.verdict.confirmation import Confirmation
-from tuner.verdict.retune_cost import RetuneCost, Spent
-from tuner.verdict.retuned_words import bought_sentence, cost_sentence, duration
+from tuner.verdict.retune_cost import RetuneCost, Spent, bought_sentence, cost_sentence, duration
 from tuner.verdict.stats.intervals import Interval
 
 SPENT = Spent(

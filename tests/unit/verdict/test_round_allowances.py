@@ -9,8 +9,7 @@ import pytest
 
 from tuner.record import Recorded
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.allowance import ALLOWANCE
-from tuner.verdict.round_allowances import allowances, committed_s
+from tuner.verdict.round_allowances import ALLOWANCE, allowances, committed_s
 
 
 def run(session: str, seconds: float | None, **plan: Any) -> Any:

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from tests.support.paths import REPOSITORY
 from tuner.errors import UsageError
-from tuner.spec.confirming import LEAST_RUNS
+from tuner.spec.margin import LEAST_RUNS
 from tuner.study.archive import read_archive
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot, snapshot
-from tuner.verdict.estimate_words import percent
 from tuner.verdict.known_runs import candidates_of
-from tuner.verdict.no_answer import NoAnswerError, why_none
+from tuner.verdict.no_answer import NoAnswerError, percent, why_none
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.recommendation import CHANCE, model_of
 from tuner.verdict.runs_model import FENCE, LEAST_CONFIGURATIONS, RunsModel

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from tuner.config import StopReason
-from tuner.worker.lease_renewal import KeptLease
-from tuner.worker.stop import StopFlag
+from tuner.worker.loop import KeptLease
+from tuner.worker.process import StopFlag
 
 PATIENCE_S = 60.0
 

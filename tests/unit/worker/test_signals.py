@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.interruptions import interrupted
 from tuner.worker import process
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import StopFlag
 
 
 @pytest.fixture(autouse=True)

@@ -2,22 +2,114 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tuner.data.proposal.file_layout import Layout, layout_of
-from tuner.data.proposal.groups import Positions, counts_rows
+from tuner.data.prepare import split_sizes
+from tuner.data.proposal.file_layout import (
+    DAY,
+    NONE,
+    SECOND,
+    Guess,
+    Layout,
+    Positions,
+    Told,
+    counts_rows,
+    layout_of,
+)
 from tuner.data.proposal.sheet import Column, Sheet
-from tuner.data.proposal.sizes import Sizes, calendar_for, sizes_for, usual_sizes
-from tuner.data.proposal.told import NONE, Guess, Told
-from tuner.data.task_checks import named_once
+from tuner.data.task import named_once
+from tuner.display.text import command_line, shown
 from tuner.errors import DataError, UsageError, unknown_name
 from tuner.files.plain import excerpt
+from tuner.files.toml_text import toml_value
+
+# How far to look back and ahead, and which cycles of the calendar, by frequency and length.
+
+
+SPLIT = (0.6, 0.2, 0.2)
+YEAR_US = 366 * DAY
+ORIGINS = 4
+"""Horizons that the shortest split should hold after the first input: one forecast is no test."""
+LEAST_INPUT = 2
+MOST_OF_A_DAY = 96
+BUSINESS = "B"
+_USUAL = ((360, (12, 3)), (80, (16, 4)), (27, (36, 12)), (6, (52, 8)), (1, (56, 14)))
+"""By the days of a step: years, quarters, months, weeks, days; rows of input and of horizon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Rows that are seen and rows that are forecast; `shortened` where the file was too short for
+    what is usual.
+    """
+
+    input_size: int
+    horizon: int
+    shortened: bool
+
+
+def usual_sizes(frequency: str, step_us: int) -> tuple[int, int]:
+    """Rows of input and horizon that people use at a frequency: a week for a day, and the like."""
+    if frequency == BUSINESS:
+        return 60, 10
+    for at_least_days, rows in _USUAL:
+        if step_us >= at_least_days * DAY:
+            return rows
+    a_day = max(2, min(MOST_OF_A_DAY, round(DAY / step_us)))
+    return 7 * a_day, a_day
+
+
+def sizes_for(
+    rows: int,
+    usual: tuple[int, int],
+    *,
+    input_size: int | None,
+    horizon: int | None,
+    name: str,
+) -> Sizes:
+    """What is usual, as long as the shortest split of `rows` rows holds an input and some horizons;
+    what was asked for stays as it is.
+
+    Raises:
+        DataError: the series, called `name`, is too short for any.
+    """
+    shortest = min(split_sizes(rows, SPLIT))
+    ahead = horizon or usual[1]
+    while horizon is None and ahead > 1 and (2 + ORIGINS) * ahead > shortest:
+        ahead //= 2
+    look = input_size or min(usual[0], max(LEAST_INPUT, shortest - ORIGINS * ahead))
+    if look + ahead > shortest and input_size is None and horizon is None:
+        raise DataError(
+            f"{name} has {rows} rows, and its shortest split {shortest}: too few for any window; "
+            "give more rows"
+        )
+    return Sizes(
+        input_size=look,
+        horizon=ahead,
+        shortened=look < (input_size or usual[0]) or ahead < (horizon or usual[1]),
+    )
+
+
+def calendar_for(step_us: int, span_us: int) -> tuple[str, ...]:
+    """Cycles that repeat within the file and are longer than a step, shortest first."""
+    found = []
+    if step_us < 3600 * SECOND:
+        found.append("minute")
+    if step_us < DAY:
+        found.append("hour")
+    if step_us <= DAY and span_us >= 14 * DAY:
+        found.append("day_of_week")
+    if span_us >= YEAR_US:
+        found.append("quarter" if step_us >= 80 * DAY else "month")
+    return () if step_us >= 360 * DAY else tuple(found)
+
 
 MOST_EMPTY = 0.2
 """The share of empty cells above which a column is left out, unless it is asked for."""
@@ -209,3 +301,145 @@ def _nothing_to_forecast(sheet: Sheet, left_out: list[str]) -> str:
         f"{sheet.path}: has no column of numbers to forecast ({excerpt(why, at_most=300)}); "
         "correct one, or name another file"
     )
+
+
+# A task file as text, written for a person to change.
+
+
+WIDTH = 96
+MOST_SHOWN = 12
+"""Columns that a comment names."""
+
+_OF_GAPS = {
+    "fill": "missing rows and empty cells get the value before (or fill = 'interpolate')",
+    "skip": "the rows that are there count as consecutive, whatever lies between them",
+    "refuse": "a missing row is an error",
+}
+
+
+def next_commands(path: Path) -> tuple[str, ...]:
+    """What to type when the file is there."""
+    return (
+        command_line(["tuner", "data", "check", str(path)]),
+        command_line(["tuner", "launch", "--variant", "original", "--task", str(path)]),
+    )
+
+
+def task_text(proposal: Proposal, file: Path, path: Path) -> str:
+    """The whole task file.
+
+    Args:
+        proposal: what it says.
+        file: the data, as it was named.
+        path: where the task file will lie, as it was named.
+    """
+    lines = [
+        *_head(proposal, file),
+        *_target_lines(proposal),
+        *_windows(proposal),
+        *_calendar(proposal),
+        *_covariates(),
+        *_source_lines(proposal, file, path),
+        "# Next: look at the data, then search.",
+        *(f"#   {shown(command)}" for command in next_commands(path)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _head(proposal: Proposal, file: Path) -> Iterator[str]:
+    series = f", {proposal.series:,} series" if proposal.series > 1 else ""
+    yield f"# What is to be forecast from {shown(file.name)}: {proposal.rows:,} rows{series}."
+    yield "# Proposed from the file: change what you know better."
+    yield ""
+    yield f"name = {toml_value(proposal.name)}"
+    yield ""
+
+
+def _target_lines(proposal: Proposal) -> Iterator[str]:
+    yield "# The columns to forecast."
+    yield from _wrapped("target_columns", proposal.targets)
+    for reason in proposal.left_out[:MOST_SHOWN]:
+        yield f"# left out: {excerpt(reason, at_most=120)}"
+    if len(proposal.left_out) > MOST_SHOWN:
+        yield f"# left out: {len(proposal.left_out) - MOST_SHOWN} more columns"
+    if len(proposal.targets) > 1:
+        yield "# A column that moves by large numbers outweighs others where nothing is scaled."
+        yield '# objective = "scaled"   # each in units of its own usual change'
+    yield ""
+
+
+def _wrapped(key: str, names: tuple[str, ...]) -> Iterator[str]:
+    whole = f"{key} = {toml_value(list(names))}"
+    if len(whole) <= WIDTH:
+        yield whole
+        return
+    yield f"{key} = ["
+    line = "   "
+    for name in names:
+        word = f" {toml_value(name)},"
+        if len(line) + len(word) > WIDTH:
+            yield line
+            line = "   "
+        line += word
+    yield line
+    yield "]"
+
+
+def _windows(proposal: Proposal) -> Iterator[str]:
+    yield from _guessed(proposal, "frequency")
+    yield f"frequency = {toml_value(proposal.frequency)}"
+    if proposal.sizes.shortened:
+        yield "# Shorter than usual at this frequency: each split must hold some windows."
+    yield f"input_size = {proposal.sizes.input_size}   # rows the model sees"
+    yield f"horizon = {proposal.sizes.horizon}   # rows it forecasts"
+    split = ", ".join(map(str, SPLIT))
+    yield f"split = [{split}]   # training, validation, test: fractions of the rows, in time order"
+    yield ""
+
+
+def _calendar(proposal: Proposal) -> Iterator[str]:
+    if proposal.source.get("index"):
+        yield "# Cycles of the calendar need dates: set start below, then for example"
+        yield '# calendar = ["day_of_week", "month"]'
+    else:
+        yield "# Known ahead: where in the day, the week or the year a row is."
+        yield f"calendar = {toml_value(list(proposal.calendar))}"
+    if proposal.static_id:
+        yield "# The model is told which series a window comes from."
+        yield "static_id = true"
+        yield '# objective_series = "..."   # without it: the mean over all series'
+    yield ""
+
+
+def _covariates() -> Iterator[str]:
+    yield "# Columns that help and are not forecast; each column has one role."
+    yield "# past_covariates = []     # known only up to now"
+    yield "# future_covariates = []   # known over the horizon too"
+    yield ""
+
+
+def _source_lines(proposal: Proposal, file: Path, path: Path) -> Iterator[str]:
+    beside = os.path.relpath(file.expanduser().resolve(), path.parent.resolve())
+    source = dict(proposal.source)
+    yield "[source]"
+    yield f"kind = {toml_value(source.pop('kind'))}"
+    yield f"path = {toml_value(Path(beside).as_posix())}   # relative to this file"
+    for key, value in source.items():
+        yield from _guessed(proposal, key)
+        if key == "gaps":
+            yield f"# {_OF_GAPS[value]}"
+        yield f"{key} = {toml_value(value)}"
+    lines = {*source, "frequency", *(["time_column"] if source.get("index") else [])}
+    for guess in proposal.guesses:  # those whose answer is the usual one, and has no line
+        if guess.key not in lines:
+            yield f"# A guess: {excerpt(guess.why, at_most=160)}."
+    if source.get("index"):
+        yield '# start = "1990-01-01"   # the date of the first row'
+    yield ""
+
+
+def _guessed(proposal: Proposal, key: str) -> Iterator[str]:
+    keys = {key, "time_column"} if key == "index" else {key}
+    for guess in proposal.guesses:
+        if guess.key in keys:
+            yield f"# A guess: {excerpt(guess.why, at_most=160)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import select
@@ -10,18 +11,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from tuner.config import Hyperparameters
 from tuner.data.task import Task
 from tuner.devices import CpuCores, Gpu
 from tuner.errors import TunerError
-from tuner.estimate.cost_sizes import size_of
-from tuner.estimate.size_costs import MeasuredSize
+from tuner.estimate.cost_sizes import (
+    Size,
+    hyperparameters_of,
+    key_of,
+    largest_size,
+    size_of,
+    to_measure,
+)
+from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.files.environment import without_secrets
 from tuner.spec.definition import StudyDefinition
 
@@ -210,3 +218,215 @@ class MeasuringProcess:
             lines = self._log.read().decode(errors="replace").strip().splitlines()
             said = lines[-1] if lines else ""
         return f"the process that measures has died{': ' + said if said else ''}"
+
+
+# The sizes of one search, measured one after the other as long as there is time.
+
+
+EVERY_SIZE = 48
+"""Up to so many sizes, each is measured; of a larger space so many, spread over it."""
+LEAST_FOR_ONE_S = 120.0
+"""A size may take so long even where there is less time: the first one, at least, is wanted."""
+AS_BEFORE = 1.15
+"""What was measured before stands where the default's epoch takes no more, and no less, than this
+times what it took then."""
+
+
+def measured_costs(
+    process: MeasuringProcess,
+    *,
+    seconds: float,
+    most: int = EVERY_SIZE,
+    least_for_one_s: float = LEAST_FOR_ONE_S,
+    building_s: float = 0.0,
+    before: Sequence[MeasuredSize] = (),
+    told: Callable[[int, int], None] = lambda _done, _of: None,
+) -> SizeCosts:
+    """What the search's sizes cost, the default first.
+
+    Args:
+        process: that measures.
+        seconds: no size is begun after so many, once the process is ready.
+        most: sizes.
+        least_for_one_s: a size may take so long, however little time is left.
+        building_s: more than `seconds`, where a compiler takes it: what is built once is kept, and
+            trials do not wait for it again.
+        before: what was measured here at an earlier time, which it goes on from. The default is
+            measured again; where it does not take what it took, all are.
+        told: how many are done, and of how many.
+
+    Raises:
+        TunerError: the default cannot be measured.
+    """
+    definition = process.subject.definition
+    process.start()
+    since = time.monotonic()
+    first = process.fit(definition.defaults, within_s=least_for_one_s)
+    if not first.fits:
+        raise TunerError(f"the default configuration cannot be measured: {first.failure}")
+    first_s = time.monotonic() - since
+    found = _sizes(
+        process,
+        to_measure(definition.space, definition.defaults, most=most),
+        before,
+        _Time(seconds=seconds, least_for_one_s=least_for_one_s, building_s=building_s),
+        told,
+    )
+    windows, torch_version, start_s = (
+        process.windows,
+        process.torch_version,
+        process.start_s + first_s,
+    )
+    default = found[0]
+    if not default.fits:
+        raise TunerError(f"the default configuration cannot be measured: {default.failure}")
+    evaluation_s = process.evaluation_s(definition.defaults, within_s=least_for_one_s)
+    return SizeCosts(
+        device_model=process.subject.device.model,
+        torch_version=torch_version,
+        windows=windows,
+        evaluation_s=evaluation_s,
+        start_s=start_s,
+        sizes=tuple(found),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Time:
+    """That there is, as `measured_costs` has it."""
+
+    seconds: float
+    least_for_one_s: float
+    building_s: float
+
+
+def _sizes(
+    process: MeasuringProcess,
+    wanted: Sequence[Size],
+    before: Sequence[MeasuredSize],
+    given: _Time,
+    told: Callable[[int, int], None],
+) -> list[MeasuredSize]:
+    """As many as there is time for, and those that were measured before and stand."""
+    began = time.monotonic()
+    found: list[MeasuredSize] = []
+    known: dict[str, MeasuredSize] = {}
+    built_s = 0.0
+    for size in wanted:
+        if (there := known.get(key_of(size))) is not None:
+            found.append(there)
+            continue
+        left = given.seconds + min(given.building_s, built_s) - (time.monotonic() - began)
+        if found and left <= 0:
+            continue
+        found.append(_one(process, size, within_s=max(left, given.least_for_one_s)))
+        built_s += found[-1].built_s
+        if len(found) == 1:
+            known = _still_true(before, found[0])
+        told(len(found), len(wanted))
+    return found
+
+
+def _still_true(before: Sequence[MeasuredSize], default: MeasuredSize) -> dict[str, MeasuredSize]:
+    """Those that stand, by size, as far as the default tells; it is measured first."""
+    there = {key_of(each.size): each for each in before}
+    then = there.get(key_of(default.size))
+    if then is None or then.epoch_s is None or default.epoch_s is None:
+        return {}
+    if not 1 / AS_BEFORE <= default.epoch_s / then.epoch_s <= AS_BEFORE:
+        return {}
+    return there
+
+
+def _one(process: MeasuringProcess, size: Size, *, within_s: float) -> MeasuredSize:
+    definition = process.subject.definition
+    hyperparameters = hyperparameters_of(size, definition.space, definition.defaults)
+    return process.time(hyperparameters, within_s=within_s)
+
+
+# The largest batch that fits, found by halving between one that does and one that does not.
+
+
+STEP = 16
+"""The answer is right to a sixteenth of itself."""
+FIT_S = 300.0
+
+
+class Tries(Protocol):
+    """Says whether a configuration fits."""
+
+    windows: int
+
+    def fits(self, wanted: Hyperparameters, *, within_s: float) -> bool:
+        """Whatever dies of it, the caller does not."""
+
+    def end(self) -> None:
+        """Have the next one tried in a fresh process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestBatch:
+    """Of one size of network."""
+
+    fits: int
+    """The largest that was tried and fits; 0 where none does."""
+    too_large: int | None
+    """The smallest that was tried and does not; None: a batch of all windows fits."""
+    tries: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def _look_after(process: Tries, network: Hyperparameters, fits: int) -> None:
+    """What ran out of memory may fit nothing any more, in a library's state or a device's context:
+    a process that cannot do again what it could is given up.
+    """
+    known = dataclasses.replace(network, batch_size=fits)
+    if not fits or not process.fits(known, within_s=FIT_S):
+        process.end()
+
+
+def largest_batch(process: Tries, network: Hyperparameters, *, windows: int) -> LargestBatch:
+    """Of this network: doubled until one does not fit, then halved between.
+
+    Args:
+        process: that tries.
+        network: its own batch size is where it begins.
+        windows: of training: no batch holds more.
+    """
+    fits, too_large, tries = 0, None, 0
+    batch = min(network.batch_size, windows)
+    while too_large is None or too_large - fits > max(1, fits // STEP):
+        tries += 1
+        wanted = dataclasses.replace(network, batch_size=batch)
+        if process.fits(wanted, within_s=FIT_S):
+            fits = batch
+        else:
+            too_large = batch
+            _look_after(process, network, fits)
+        if fits >= windows or too_large == 1:
+            break
+        batch = min(2 * fits, windows) if too_large is None else max(1, (fits + too_large) // 2)
+    return LargestBatch(fits=fits, too_large=too_large, tries=tries)
+
+
+def largest_batches(process: MeasuringProcess, windows: int) -> dict[str, dict[str, Any]]:
+    """Of the default network, and of the largest of the space, in words of what they are."""
+    definition = process.subject.definition
+    largest = hyperparameters_of(
+        largest_size(definition.space), definition.space, definition.defaults
+    )
+    networks = {
+        "the default network": definition.defaults,
+        "the largest network": dataclasses.replace(
+            largest, batch_size=definition.defaults.batch_size
+        ),
+    }
+    sizes = [key_of(size_of(each.as_dict())) for each in networks.values()]
+    if sizes[0] == sizes[1]:
+        del networks["the largest network"]
+    return {
+        name: largest_batch(process, network, windows=windows).as_dict()
+        for name, network in networks.items()
+    }

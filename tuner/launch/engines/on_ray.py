@@ -40,7 +40,7 @@ from tuner.launch.engines.placement import (
 from tuner.launch.request import DeviceChoice
 from tuner.storage.url import DatabaseUrl
 from tuner.version import __version__
-from tuner.worker.restart import MAX_RESTARTS
+from tuner.worker.process import MAX_RESTARTS
 
 # The connection of this process to a Ray cluster.
 

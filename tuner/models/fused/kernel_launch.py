@@ -5,17 +5,209 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tuner.models.fused.kernels import block, entry, head, masks
-from tuner.models.fused.launch_order import Launching
+from tuner.models.fused.kernels.weight_gradients import sum_columns, sum_products, sum_splits
 from tuner.models.fused.memory_plan import Plan, Sizes
-from tuner.models.fused.sums import Squares, parameter_gradients
-from tuner.models.fused.tables import DeviceTables
-from tuner.models.fused.weights import Weights
+from tuner.models.fused.weights import ALIGNED, TILE, DeviceTables, Weights, columns_of
+
+# How the kernels of a step follow each other: which start early, which run beside others.
+
+
+EARLIEST_CAPABILITY = (9, 0)
+"""Of GPUs that start a kernel before the last one has ended."""
+
+EARLIEST_TRITON = (3, 4)
+"""That knows how to ask for it."""
+
+
+class NoStream:
+    """In a stream's place where kernels are only compiled: nothing runs beside anything."""
+
+
+class Launching(NamedTuple):
+    """What changes when things run, and no bit of what is computed.
+
+    Attributes:
+        early: a kernel is set up while the one before still runs: programmatic dependent launch.
+        side: where a norm's gradients are summed beside those of products; the same stream captures
+            and runs.
+    """
+
+    early: bool = False
+    side: torch.cuda.Stream | NoStream | None = None
+
+    def first(self) -> dict[str, Any]:
+        """Options of a kernel that starts when all before it has ended, whatever that was.
+
+        So does the first of every step: what a step only reads may be read by its kernels before
+        they wait.
+        """
+        return {"early": self.early}
+
+    def next(self) -> dict[str, Any]:
+        """Options of a kernel that follows one of ours, with nothing between."""
+        return {"early": self.early, "launch_pdl": True} if self.early else {"early": False}
+
+    def branch(self) -> None:
+        """What is launched on the side from now on follows all that was launched so far."""
+        if isinstance(self.side, torch.cuda.Stream):
+            self.side.wait_stream(torch.cuda.current_stream())
+
+    def on_side(self) -> AbstractContextManager[object]:
+        """In here kernels are launched on the side, or where everything else runs."""
+        if isinstance(self.side, torch.cuda.Stream):
+            return torch.cuda.stream(self.side)
+        return contextlib.nullcontext()
+
+    def join(self) -> None:
+        """What is launched from now on follows also what was launched on the side."""
+        if isinstance(self.side, torch.cuda.Stream):
+            torch.cuda.current_stream().wait_stream(self.side)
+
+
+PLAIN = Launching()
+"""One kernel after the other."""
+
+
+def why_not_early(device: torch.device) -> str | None:
+    """Why no kernel can start early on a device; None where it can."""
+    if device.type != "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+        return "only compiled kernels on a CUDA device start early"
+    return why_never_early(torch.cuda.get_device_capability(device))
+
+
+def why_never_early(capability: tuple[int, int]) -> str | None:
+    """Why no compiled kernel can start early on GPUs of a capability; None where it can."""
+    if capability < EARLIEST_CAPABILITY:
+        return (
+            "kernels start early from compute capability 9.0 on, "
+            f"this GPU has {capability[0]}.{capability[1]}"
+        )
+    import triton  # not by its distribution: that has other names, too, such as pytorch-triton
+
+    version = triton.__version__
+    if tuple(int(part) for part in version.split(".")[:2]) < EARLIEST_TRITON:
+        return f"triton {version} cannot start a kernel early, 3.4 can"
+    return None
+
+
+# Starts the kernels that sum the parameters' gradients over the samples, from their records.
+
+
+MOST_SPLITS = 32
+"""Of a batch, when gradients are summed."""
+
+PROGRAMS = 1536
+"""About as many sum the gradients of weights."""
+
+COLUMN_SAMPLES = 16
+"""At least so many are summed by a program that reads one row of each, where the batch has them."""
+
+SUMMED_AT_ONCE = 512
+"""Numbers of the gradient whose splits a program adds up."""
+
+
+class Squares(NamedTuple):
+    """Where the gradient's squares are summed, one a program of `sum_splits`, and step's count."""
+
+    sums: Tensor
+    step: Tensor
+
+
+def parameter_gradients(
+    sizes: Sizes,
+    tables: DeviceTables,
+    workspace: Tensor,
+    launching: Launching,
+    squares: Squares | None = None,
+) -> Tensor:
+    """What the records hold, summed over the samples; the sums of squares too where wanted."""
+    n_samples, n = len(workspace), tables.layout.size
+    per_split = samples_per_split(len(tables.products), n_samples)
+    n_splits = -(-n_samples // per_split)
+    partial = torch.empty(n_splits, n, device=workspace.device)
+    launching.branch()
+    sum_products[len(tables.products), n_splits](
+        tables.products,
+        workspace,
+        partial,
+        n_samples,
+        n,
+        Z=sizes,
+        SAMPLES=per_split,
+        OUTPUTS=TILE,
+        INPUTS=TILE,
+        FEW=16,
+        AT_ONCE=16,
+        FAR=workspace.numel() >= 1 << 31,
+        num_warps=2,  # four take wgmma for a tile of 64 x 64: TF32 only along the summed axis
+        maxnreg=168,  # six programs a multiprocessor, and no spills
+        num_stages=3,
+        **launching.next(),
+    )
+    with launching.on_side():
+        _sum_all_columns(sizes, tables, workspace, partial, per_split, launching)
+    launching.join()
+    gradient = torch.empty(n, device=workspace.device)
+    sum_splits[(-(-n // SUMMED_AT_ONCE),)](
+        partial,
+        gradient,
+        tables.used,
+        *((gradient, gradient) if squares is None else squares),
+        n,
+        n_splits,
+        ALIGNED=ALIGNED,
+        SPLITS=MOST_SPLITS,
+        BLOCK=SUMMED_AT_ONCE,
+        SQUARED=squares is not None,
+        num_warps=4,
+        **(launching.next() if launching.side is None else launching.first()),
+    )
+    return gradient
+
+
+def _sum_all_columns(
+    sizes: Sizes,
+    tables: DeviceTables,
+    workspace: Tensor,
+    partial: Tensor,
+    per_split: int,
+    launching: Launching,
+) -> None:
+    """The share of `partial` (splits, numbers) of norms, and of what samples have a share of."""
+    n_samples, (n_splits, n) = len(workspace), partial.shape
+    follows = launching.next() if launching.side is None else launching.first()
+    for n_rows, table in tables.columns.items():
+        together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
+        sum_columns[len(table), -(-n_splits // together)](
+            table,
+            workspace,
+            partial,
+            n_samples,
+            n,
+            n_splits,
+            RECORD=sizes.record,
+            ROWS=n_rows,
+            SAMPLES=per_split,
+            SPLITS=together,
+            AT_ONCE=4 if n_rows == 1 else 32,
+            BLOCK=columns_of(n_rows),
+            num_warps=4,
+            **follows,
+        )
+
+
+def samples_per_split(n_tiles: int, n_samples: int) -> int:
+    """A power of two, so that few are compiled; enough programs to fill a large GPU, no more."""
+    n_splits = max(4, min(MOST_SPLITS, PROGRAMS // n_tiles))
+    return 1 << (-(-n_samples // n_splits) - 1).bit_length()
+
 
 DRAWN_AT_ONCE = 512
 """Draws of a program of the masks' kernel; eight elements each."""

@@ -9,18 +9,14 @@ import torch
 from torch import Tensor
 
 from tuner.config import Precision
-from tuner.models.fused.dropout_rate import LEVELS, dropped_of_levels, drops_out
-from tuner.models.fused.launch_order import PLAIN, Launching
-from tuner.models.fused.layout import Layout
-from tuner.models.fused.memory_plan import Plan
-from tuner.models.fused.memory_planner import make_plan
-from tuner.models.fused.tables import tables_on
-from tuner.models.fused.weights import weights_of
+from tuner.models.fused.kernel_launch import PLAIN, Launching
+from tuner.models.fused.memory_plan import Plan, make_plan
+from tuner.models.fused.support import LEVELS, dropped_of_levels, drops_out
+from tuner.models.fused.weights import Layout, tables_on, weights_of
 from tuner.models.tsmixer import TSMixer
 
 if TYPE_CHECKING:
-    from tuner.models.fused.kernel_launch import Drawing, Memory, Scoring
-    from tuner.models.fused.sums import Squares
+    from tuner.models.fused.kernel_launch import Drawing, Memory, Scoring, Squares
 
 PRODUCTS = {Precision.FP32: "tf32x3", Precision.TF32: "tf32"}
 """How Triton multiplies: three TF32 products come close to fp32's own accuracy."""

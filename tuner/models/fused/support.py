@@ -83,3 +83,20 @@ def _why_not_here(model: TSMixer, precision: Precision, device: torch.device) ->
     if device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
         return None
     return f"the fused kernels need a CUDA device, this one is {device.type}"
+
+
+# The rate of dropout that the fused kernels realise: the nearest multiple of 2^-16.
+
+
+LEVELS = 1 << 16
+"""Of the random number that decides on an element."""
+
+
+def dropped_of_levels(rate: float) -> int:
+    """How many of the levels drop an element; some always keep it."""
+    return min(round(rate * LEVELS), LEVELS - 1)
+
+
+def drops_out(rate: float) -> bool:
+    """Whether anything is dropped at all: where not, the kernels know no masks."""
+    return dropped_of_levels(rate) > 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,11 +17,9 @@ from tuner.display.text import in_code
 from tuner.errors import TunerError
 from tuner.report.alarms import Alarm, alarms_of
 from tuner.report.dashboard.downloads import StudyFiles
-from tuner.report.dashboard.recommended import Recommended
-from tuner.report.figures.curves import curves_figure
+from tuner.report.figures.curves import curves_figure, hypervolume_figure, throughput_figure
 from tuner.report.figures.draw import axes
 from tuner.report.figures.front import pareto_figure
-from tuner.report.figures.hypervolume import hypervolume_figure
 from tuner.report.figures.series import (
     common_reference,
     front_series,
@@ -31,10 +29,8 @@ from tuner.report.figures.series import (
     trade_series,
     volume_series,
 )
-from tuner.report.figures.throughput_figure import throughput_figure
-from tuner.report.figures.timeline import timeline_figure
+from tuner.report.figures.timeline import table_figure, timeline_figure
 from tuner.report.figures.trade import trade_figure
-from tuner.report.figures.workers_table import table_figure
 from tuner.report.standing import standing
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import Database
@@ -43,7 +39,43 @@ from tuner.storage.queue.roster import WorkerRow
 from tuner.storage.queue.stints import Stint
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import Verified, verified_in
+
+# What each study recommends, for a page that is asked for every few seconds.
+
+
+KEPT_FOR = 50
+"""What took so long to find is kept for so many times as long at least: it takes seconds, and a
+trial more seldom changes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    trial: int | None
+    of: Hashable
+    until: float
+
+
+@dataclass(slots=True)
+class Recommended:
+    """The trial that a study recommends, kept while the study is as it was, and for a while."""
+
+    _found: dict[str, _Found] = field(default_factory=dict)
+
+    def __call__(self, key: str, study: StudySnapshot) -> int | None:
+        """None while there is none. `key` is the study's: what no other has."""
+        complete = len(study.results.complete)
+        ran_again = sum(run.result is not None for run in study.runs)
+        now_of = (complete, ran_again, study.policy, study.results.reference)
+        known, began = self._found.get(key), time.monotonic()
+        if known is not None and (known.of == now_of or began < known.until):
+            return known.trial
+        trial = recommended_trial(study)
+        took = time.monotonic() - began
+        self._found[key] = _Found(trial, now_of, began + KEPT_FOR * took)
+        return trial
+
 
 FRESH_S = 4.0
 """Additions younger than this are shown again as they are. A browser asks every few seconds."""

@@ -8,22 +8,135 @@ forged values.
 from __future__ import annotations
 
 import io
+import ipaddress
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from tuner.errors import TunerError
+from tuner.errors import TunerError, UsageError
 from tuner.report.dashboard.downloads import StudyFiles
-from tuner.report.dashboard.hosts import Hosts
-from tuner.report.dashboard.page import read_only_page
 from tuner.storage.retry import DATABASE_FAILURES
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+# Which names the dashboard answers to.
+
+
+_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*", re.ASCII)
+_HEADER = re.compile(r"(?P<name>\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{0,5})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Loopback, whatever the port; the address listened on,
+    or every address where that is all of them; `names`.
+    """
+
+    names: frozenset[str]
+    every_address: bool
+
+    @classmethod
+    def of(cls, listening: str, allowed: Sequence[str]) -> Hosts:
+        """The names of a dashboard that listens on `listening`, with those of `--allow-host`.
+
+        Raises:
+            UsageError: one of `allowed` is no name.
+        """
+        names = {_plain_name(listening), *(_checked(name) for name in allowed)}
+        address = _address(_plain_name(listening))
+        return cls(
+            frozenset(names), listening == "" or (address is not None and address.is_unspecified)
+        )
+
+    def answers(self, header: str) -> bool:
+        """Whether a request with this `Host` is one for us."""
+        match = _HEADER.fullmatch(header)
+        if match is None:
+            return False
+        name = _plain_name(match["name"])
+        address = _address(name)
+        if address is not None:  # nobody else's: a name is what can be pointed elsewhere
+            return self.every_address or _is_loopback(address) or name in self.names
+        return name == "localhost" or (name != "" and name in self.names)
+
+
+def _plain_name(name: str) -> str:
+    name = name.lower().removesuffix(".")
+    name = name[1:-1] if name.startswith("[") and name.endswith("]") else name
+    address = _address(name)
+    return name if address is None else str(address)
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _is_loopback(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _checked(name: str) -> str:
+    plain = _plain_name(name)
+    if _address(plain) is None and not _NAME.fullmatch(plain):
+        raise UsageError(
+            f"--allow-host {name!r} is no name; it takes one without scheme and port, such as "
+            "gpu7.example"
+        )
+    return plain
+
+
+# optuna-dashboard's page without what a read-only dashboard cannot do.
+
+
+_LABELS = ("rename study", "delete study", "delete artifact", "skip trial")
+_ICONS = (
+    "AddBox",
+    "Delete",
+    "DriveFileRenameOutline",
+    "Edit",
+    "EditNote",
+    "Replay",
+    "RestoreFromTrash",
+    "Save",
+    "Settings",
+    "StopCircle",
+    "Undo",
+    "UploadFile",
+)
+"""Of buttons that write: create, delete, rename, edit a note, undo and configure a preference, fail
+a trial, upload."""
+_HIDDEN = (
+    *(f'[aria-label="{label}"]' for label in _LABELS),
+    *(f'button:has([data-testid="{icon}Icon"])' for icon in _ICONS),
+    ".MuiCard-root:not(:has(.MuiCard-root)):has(input[type=file])",  # where a file is dropped
+    "button[type=submit]",  # a trial's form
+    "button.MuiButton-outlinedError",  # "worst" of trials that somebody compares by eye
+)
+_PREFERRED = '[aria-label="trial-button"]{pointer-events:none}'
+"""A press on a trial says that it is better than the others."""
+STYLE = "".join(f"{selector}{{display:none!important}}" for selector in _HIDDEN) + _PREFERRED
+"""Each rule by itself: a browser that does not know
+one of them drops all that it shares a rule with."""
+_END = b"</head>"
+
+
+def read_only_page(page: bytes) -> bytes:
+    """The page with a style that hides what writes.
+    Whatever is overlooked here is refused all the same.
+    """
+    before, end, after = page.partition(_END)
+    return before + f"<style>{STYLE}</style>".encode() + end + after if end else page
+
 
 READING = frozenset({"GET", "HEAD"})
 LONGEST = 2**15

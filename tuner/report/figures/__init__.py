@@ -4,11 +4,17 @@ One module a figure. Each takes plain records, which `series` makes of a study, 
 figure; `draw` does both by the figure's name, and `save` writes it to a file.
 """
 
-from tuner.report.figures.curves import Curve, curves_figure
+from tuner.report.figures.curves import (
+    Curve,
+    Pace,
+    VolumeSeries,
+    curves_figure,
+    hypervolume_figure,
+    throughput_figure,
+)
 from tuner.report.figures.draw import KINDS, draw
 from tuner.report.figures.fan import Fan, fan_figure
 from tuner.report.figures.front import FrontSeries, Interval, VerifiedPoint, pareto_figure
-from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
 from tuner.report.figures.importances import importances_figure
 from tuner.report.figures.save import save
 from tuner.report.figures.series import (
@@ -22,10 +28,8 @@ from tuner.report.figures.series import (
     volume_series,
 )
 from tuner.report.figures.style import COLOURS
-from tuner.report.figures.throughput_figure import Pace, throughput_figure
-from tuner.report.figures.timeline import Span, timeline_figure
+from tuner.report.figures.timeline import Span, table_figure, timeline_figure
 from tuner.report.figures.trade import TradeSeries, trade_figure
-from tuner.report.figures.workers_table import table_figure
 
 __all__ = [
     "COLOURS",

@@ -13,12 +13,14 @@ from tuner.report.figures.style import (
     label,
     logarithmic,
     new_figure,
+    note_in_corner,
     say_nothing_yet,
     style_of,
 )
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
 
 MAX_POINTS = 150
 """Points kept of one curve: more are not told apart, and a browser has to carry them."""
@@ -121,3 +123,125 @@ def thinned(length: int) -> list[int]:
         return list(range(length))
     step = (length - 1) / (MAX_POINTS - 1)
     return sorted({round(i * step) for i in range(MAX_POINTS)})
+
+
+# Throughput over a trial's epochs, beside that of its first ones: a training that slows down
+# falls away from the line that all the others are on.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """One trial's epochs, and the throughput of each as a multiple of that of the first ones.
+
+    `slowed` is drawn in colour with its label; the others are faint company, one trace a label.
+    """
+
+    label: str
+    epochs: Sequence[int]
+    throughput: Sequence[float]
+    slowed: bool = False
+
+
+def throughput_figure(paces: Sequence[Pace], *, title: str = "") -> go.Figure:
+    """Throughput over epochs, of each trial as a multiple of its own first epochs'."""
+    figure = new_figure()
+    steady = [pace for pace in paces if not pace.slowed]
+    for name in dict.fromkeys(pace.label for pace in steady):
+        _faint_paces(figure, name, [pace for pace in steady if pace.label == name])
+    slowed = [pace for pace in paces if pace.slowed]
+    for index, pace in enumerate(slowed):
+        style, kept = style_of(index), thinned(len(pace.epochs))
+        figure.add_scatter(
+            x=[pace.epochs[i] for i in kept],
+            y=[pace.throughput[i] for i in kept],
+            mode="lines+markers",
+            line={"color": style.colour, "dash": style.dash, "width": 2},
+            marker={"symbol": style.symbol, "size": 6, "maxdisplayed": 8},
+            name=label(pace.label),
+            hovertemplate="%{fullData.name}<br>epoch %{x}<br>%{y:.2f} of the first<extra></extra>",
+        )
+    if not any(pace.epochs for pace in paces):
+        say_nothing_yet(figure, "no trial has three epochs yet")
+    elif not slowed:
+        note_in_corner(figure, "throughput fell in none of them")
+    finish(figure, title=title, x="epoch", y="throughput beside the first epochs'")
+    highest = sorted(each for pace in paces for each in pace.throughput)
+    if highest:  # a single quick epoch is not to press all others down
+        figure.update_yaxes(range=[0, 1.15 * max(1.0, highest[int(0.98 * (len(highest) - 1))])])
+    return figure
+
+
+def _faint_paces(figure: go.Figure, name: str, paces: Sequence[Pace]) -> None:
+    """All of them as one trace with gaps."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for pace in paces:
+        kept = thinned(len(pace.epochs))
+        x += [*(pace.epochs[i] for i in kept), None]
+        y += [*(pace.throughput[i] for i in kept), None]
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="lines",
+        line={"color": GREY, "width": 1},
+        opacity=0.45,
+        name=label(name),
+        hoverinfo="skip",
+    )
+
+
+# How the front grows: its hypervolume after each finished trial, or over the time the search
+# took.
+
+
+LONG_H = 2.0
+"""A search of more hours is shown in hours; one of more minutes than this in minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeSeries:
+    """One study's search: after each finished trial,
+    how many had finished, how long it had taken, the hypervolume.
+    """
+
+    name: str
+    finished: Sequence[int]
+    hours: Sequence[float]
+    volume: Sequence[float]
+
+
+def hypervolume_figure(
+    series: Sequence[VolumeSeries], *, over: Literal["trials", "time"] = "trials", title: str = ""
+) -> go.Figure:
+    """Hypervolume (seconds times MQL, all studies against one reference point) over trials, or over
+    the search's time.
+
+    The time is in hours, or in minutes or seconds where the longest search was that short.
+    """
+    figure = new_figure()
+    unit, per_hour = _unit(
+        max((hours for each in series for hours in each.hours), default=math.inf)
+    )
+    for index, each in enumerate(series):
+        style = style_of(index)
+        figure.add_scatter(
+            x=list(
+                each.finished if over == "trials" else [per_hour * hours for hours in each.hours]
+            ),
+            y=list(each.volume),
+            mode="lines",
+            line={"color": style.colour, "dash": style.dash, "shape": "hv", "width": 2},
+            name=label(each.name),
+            hovertemplate="%{x:.4g}<br>%{y:.5g}",
+        )
+    if not any(each.volume for each in series):
+        say_nothing_yet(figure, "no trial has finished yet")
+    x = "finished trials" if over == "trials" else f"time since the search began ({unit})"
+    return finish(figure, title=title, x=x, y="hypervolume (s · MQL)")
+
+
+def _unit(hours: float) -> tuple[str, float]:
+    """The unit in which a search of so many hours is best read, and how many of it are an hour."""
+    if hours > LONG_H:
+        return "h", 1.0
+    return ("min", 60.0) if 60 * hours > LONG_H else ("s", 3600.0)

@@ -9,9 +9,14 @@ from tuner.errors import UsageError
 from tuner.report.alarms import alarms_of_ended
 from tuner.report.figures.confirmed_figure import confirmed_figure
 from tuner.report.figures.confirmed_series import confirmed_series, devices_of, first_level
-from tuner.report.figures.curves import Curve, curves_figure
+from tuner.report.figures.curves import (
+    Curve,
+    VolumeSeries,
+    curves_figure,
+    hypervolume_figure,
+    throughput_figure,
+)
 from tuner.report.figures.front import pareto_figure
-from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
 from tuner.report.figures.series import (
     common_reference,
     front_series,
@@ -21,13 +26,12 @@ from tuner.report.figures.series import (
     trade_series,
     volume_series,
 )
-from tuner.report.figures.throughput_figure import throughput_figure
 from tuner.report.figures.timeline import timeline_figure
 from tuner.report.figures.trade import trade_figure
 from tuner.spec.objectives import axis_title
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.comparable import clock_in_words, refuse_other_clocks
 from tuner.verdict.compare.fairness import refuse_different_data
-from tuner.verdict.other_clocks import clock_in_words, refuse_other_clocks
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import verified_in
 

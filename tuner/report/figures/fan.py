@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tuner.data.levels import symmetric_pairs
+from tuner.data.recent_rows import id_column, observed, time_column
+from tuner.data.task import symmetric_pairs
+from tuner.errors import UsageError, unknown_name
 from tuner.report.figures.style import (
     COLOURS,
     GREY,
@@ -21,7 +23,12 @@ from tuner.report.figures.style import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     import plotly.graph_objects as go
+
+    from tuner.data.recent_rows import Observed
+    from tuner.export.saved_model import SavedModel
+
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.datetime64]
@@ -186,3 +193,73 @@ def _tint(number: int, bands: int) -> str:
     parts = (int(COLOURS[0][at : at + 2], 16) for at in (1, 3, 5))
     red, green, blue = (round(255 - share * (255 - part)) for part in parts)
     return f"rgb({red},{green},{blue})"
+
+
+# From a model and a table to fan charts: what was seen, what is forecast, and what came.
+
+
+MOST_PANELS = 24
+HORIZONS_SEEN = 3
+"""At most so many horizons of the past are drawn: of more, the forecast would be a sliver."""
+
+
+def fans_of(
+    model: SavedModel, frame: pd.DataFrame, forecast: pd.DataFrame, *, columns: Sequence[str] = ()
+) -> list[Fan]:
+    """A fan for each series and target column of a forecast.
+
+    Args:
+        model: what forecast.
+        frame: the rows that it was given; those of times that were forecast say what came.
+        forecast: what `model.predict` made of them.
+        columns: target columns to draw; all where none is named.
+
+    Raises:
+        UsageError: an unknown column, or more panels than a figure can show.
+    """
+    task = model.task
+    for name in columns:
+        if name not in task.target_columns:
+            raise unknown_name("target column", name, task.target_columns)
+    wanted = columns or task.target_columns
+    found = observed(task, model.series, frame)
+    if len(found) * len(wanted) > MOST_PANELS:
+        raise UsageError(
+            f"the figure would have {len(found) * len(wanted)} panels, one for each series and "
+            f"column; at most {MOST_PANELS} fit: choose some with --series and --column"
+        )
+    several = len(model.series) > 1
+    return [
+        _fan(model, name, column, rows, forecast, named=several)
+        for name, rows in found.items()
+        for column in wanted
+    ]
+
+
+def _fan(
+    model: SavedModel,
+    series: str,
+    column: str,
+    rows: Observed,
+    forecast: pd.DataFrame,
+    *,
+    named: bool,
+) -> Fan:
+    task = model.task
+    mine = forecast[(forecast[id_column(task)] == series) & (forecast["column"] == column)]
+    times = mine[time_column(task)].to_numpy()
+    values = rows.values[:, task.target_columns.index(column)]
+    known = np.isfinite(rows.values).any(axis=1) & (rows.times < times[0])
+    end = int(np.flatnonzero(known)[-1]) + 1  # what comes before is in order: it was checked
+    begin = end - min(task.input_size, HORIZONS_SEEN * task.horizon)
+    came = dict(zip(rows.times[end:].to_numpy(), values[end:], strict=True))
+    return Fan(
+        name=f"{series}, {column}" if named else column,
+        unit=column,
+        seen_times=rows.times[begin:end].to_numpy(),
+        seen=values[begin:end],
+        times=times,
+        levels=task.quantiles,
+        forecast=mine[[str(level) for level in task.quantiles]].to_numpy(dtype=np.float64),
+        actual=np.array([came.get(time, np.nan) for time in times]),
+    )

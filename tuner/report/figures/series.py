@@ -12,11 +12,9 @@ from optuna.trial import TrialState
 
 from tuner.display.text import in_html, shown_value
 from tuner.pareto import hypervolume_trace, knee_index, reference_point
-from tuner.report.figures.curves import Curve
+from tuner.report.figures.curves import Curve, Pace, VolumeSeries
 from tuner.report.figures.front import FrontSeries, VerifiedPoint
 from tuner.report.figures.front import Interval as Bar
-from tuner.report.figures.hypervolume import VolumeSeries
-from tuner.report.figures.throughput_figure import Pace
 from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
 from tuner.storage.queue.epochs import EpochRow

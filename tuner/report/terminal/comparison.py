@@ -14,11 +14,12 @@ from tuner.report.comparison_files import (
     LEVELS,
     LEVELS_ARE,
     cell,
+    headed,
     level_cell,
     level_headings,
+    sections_of,
     volume_line,
 )
-from tuner.report.comparison_sections import headed, sections_of
 from tuner.verdict.compare.equal_quality import shown_levels
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.rows import FIGURES

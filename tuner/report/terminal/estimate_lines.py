@@ -9,14 +9,16 @@ from tuner.display.terminal import make_console
 from tuner.display.text import shown
 from tuner.estimate.cost_sizes import Size
 from tuner.estimate.foretold import SearchForetold, money
-from tuner.estimate.foretold_words import (
+from tuner.estimate.whole_estimate import (
+    Estimate,
+    SizeRow,
+    VariantEstimate,
     bytes_in_words,
     hours_in_words,
     range_in_words,
     seconds_in_words,
     trials_in_words,
 )
-from tuner.estimate.whole_estimate import Estimate, SizeRow, VariantEstimate
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import rich.live
 
 from tuner.display.terminal import Console, is_live, line, make_console
-from tuner.report.comparison_sections import (
+from tuner.report.comparison_files import (
     ANOTHER_SEARCH,
     AT_LEVELS,
     BETWEEN_VARIANTS,

@@ -6,26 +6,153 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from optuna.trial import TrialState
 from rich.cells import cell_len
 from rich.table import Table
 
 from tuner.config import BUILT_IN, Value
 from tuner.display.terminal import Console, make_console
-from tuner.display.text import shortened, shown_value
+from tuner.display.text import command_line, option, shortened, shown, shown_value
 from tuner.report.alarms import Alarm, alarms_of_ended, in_lines
 from tuner.report.study_status import status_of
-from tuner.report.terminal.next_step import next_steps
-from tuner.report.terminal.summary_lines import (
-    baseline_lines,
-    column_lines,
-    held_in_words,
-    stopped_in_words,
-    without_values,
-)
-from tuner.spec.objectives import heading
+from tuner.spec.objectives import axis_title, heading
+from tuner.spec.study_file import builtin_variants
+from tuner.storage.records import Counts
+from tuner.storage.url import DEFAULT_URL, absolute, parse_url
+from tuner.study.baselines import baselines_of, in_words, loses
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
-from tuner.verdict.other_clocks import clock_in_words
+from tuner.study.snapshot import snapshot
+from tuner.verdict.comparable import clock_in_words
+from tuner.verdict.no_answer import why_none
+
+# What to run after a launch: only what will work now, quoted as a shell needs it.
+
+
+def next_steps(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: str) -> list[str]:
+    """Commands, the most useful one first.
+    `launch` are the words of the one that has just ended.
+    """
+    results = [read_results(each) for each in opened]
+    if ended != "filled" and not any(each.front for each in results):
+        first = list(launch)
+    else:
+        first = _on_results(opened, results)
+    return [command_line(first), command_line(["tuner", "dashboard", *_storage(opened[0])])]
+
+
+def _on_results(opened: Sequence[OpenStudy], results: Sequence[StudyResults]) -> list[str]:
+    """A configuration of the first study that has one to recommend; else a trial that says why
+    there is none.
+    """
+    for study, found in zip(opened, results, strict=True):
+        if found.front and not found.infeasible:
+            # What is recommended takes some trials; a point of the front is there at once.
+            pick = [] if why_none(snapshot(study)) is None else ["--pick", "knee"]
+            return ["tuner", "best", *_study(study), *pick, *_storage(study)]
+    for study, found in zip(opened, results, strict=True):
+        failed = [record.number for record in found.records if record.state == TrialState.FAIL]
+        if failed:
+            return [
+                "tuner",
+                "trial",
+                str(failed[0]),
+                *option("--study", study.name),
+                *_storage(study),
+            ]
+    return ["tuner", "status", *_storage(opened[0])]
+
+
+def _storage(opened: OpenStudy) -> list[str]:
+    """The flag that leads back to this database;
+    what is secret has to come from the environment again.
+    """
+    address = opened.database.address
+    usual = (
+        address.is_sqlite and address.sqlite_path == absolute(parse_url(DEFAULT_URL)).sqlite_path
+    )
+    return [] if usual or address.holds_secrets else ["--storage", str(address)]
+
+
+def _study(opened: OpenStudy) -> list[str]:
+    """The flags by which `tuner best` finds the study:
+    files of the user's own are not known by their names.
+    """
+    variant, task = opened.definition.variant, opened.definition.task_name
+    built_in = (
+        opened.definition.task["source"]["kind"] == task
+    )  # no task file may have the name of such a task
+    usual = (
+        built_in
+        and variant in builtin_variants()
+        and opened.membership.group == f"{task}-{variant}"
+    )
+    return ["--variant", variant, "--task", task] if usual else option("--study", opened.name)
+
+
+# Lines at the end of a launch: how much there is, what has no values, what needs no network.
+
+
+GPU_HOURS = "gpu_hours_spent"
+"""How a launch ends that no device hours are left for."""
+
+
+def held_in_words(counts: Counts) -> str:
+    """How much of what was asked for there is, and why it is not more."""
+    held = f"{counts.finished} of {counts.budget} trials finished"
+    if counts.finished > counts.budget:
+        held = f"{counts.finished} trials finished, {counts.budget} asked for"
+    if counts.time_is_up:
+        held += ", and they have had the search's time"
+    if counts.lacks_hours:
+        held += ", and the device hours are spent"
+    return held
+
+
+def stopped_in_words(ended: str) -> str:
+    """Of what ended before all was there, and how to go on: without its full stop."""
+    more = " with a larger --max-gpu-hours" if ended == GPU_HOURS else ""
+    return (
+        f"stopped early ({ended.replace('_', ' ')}): the same command{more} continues where this "
+        "one stopped"
+    )
+
+
+def without_values(results: StudyResults) -> str:
+    reasons: dict[str, int] = {}
+    for record in results.records:
+        if record.state.name in ("FAIL", "PRUNED"):
+            missed = record.recorded.target_missed
+            reason = "missed target" if missed else record.recorded.stopped_by or "failed"
+            reasons[reason] = reasons.get(reason, 0) + 1
+    return "".join(
+        f", {number} {reason.replace('_', ' ')}" for reason, number in sorted(reasons.items())
+    )
+
+
+def column_lines(results: StudyResults) -> list[str]:
+    """The test MQL of each target column, of the best of the front, where there are several."""
+    best = min(results.front, key=lambda each: each.values[1] if each.values else 0.0, default=None)
+    if best is None or not best.recorded.column_test_mql:
+        return []
+    known = best.recorded.column_test_mql.items()
+    each = [f"{shown(name)} {mql:.4g}" for name, mql in known if mql is not None]
+    return [f"test MQL of trial {best.number} by target column, in its units: {', '.join(each)}"]
+
+
+def baseline_lines(results: StudyResults) -> list[str]:
+    """What forecasts without a network come to, and that the front's best is no better."""
+    objective = results.objectives[1]
+    baselines = baselines_of(results.records, objective)
+    if not baselines:
+        return []
+    each = [f"{in_words(name)} {mql:.4g}" for name, mql in baselines.items()]
+    lines = [f"without a network: {', '.join(each)} ({axis_title(objective)})"]
+    points = [record.values[1] for record in results.front if record.values]
+    if points and (said := loses(min(points), baselines, "the best of the front", error=objective)):
+        lines.append(f"{said}.")
+    return lines
+
 
 COLUMNS = {
     "learning_rate": "lr",

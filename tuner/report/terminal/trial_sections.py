@@ -5,22 +5,85 @@ what became of it, and under which circumstances.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
-from tuner.devices.served_settings import WHY_EAGER
+from tuner.devices.backend_rules import WHY_EAGER
 from tuner.devices.watch import SEES_PROCESSES
 from tuner.display.terminal import line, make_console
 from tuner.display.text import shown_value
 from tuner.files.kinds import In
 from tuner.record import MEANINGS, Recorded, names_in
-from tuner.report.terminal.sparkline import SPARK_WIDTH, sparkline
-from tuner.report.terminal.throughput_lines import busy_in_words, throughput_rows
 from tuner.report.trial_detail import TrialDetail, utc
 from tuner.spec.objectives import axis_title
 from tuner.spec.program import ClockLabel
+from tuner.study.throughput import rate
+
+# A row of values as one line of text.
+
+
+SPARK_WIDTH = 32
+"""Of a trial's curves."""
+BLOCKS = "▁▂▃▄▅▆▇█"
+PLAIN = "_.-=*#"
+
+
+def sparkline(values: Sequence[float | None], *, width: int, plain: bool = False) -> str:
+    """`values` as at most `width` characters of rising height;
+    `plain` for terminals without Unicode.
+
+    More values than characters are thinned evenly, the first and the last kept. Values that are no
+    finite number leave a blank.
+    """
+    levels = PLAIN if plain else BLOCKS
+    if len(values) > width:
+        values = [values[round(i * (len(values) - 1) / max(width - 1, 1))] for i in range(width)]
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    if not finite:
+        return ""
+    low, span = min(finite), max(finite) - min(finite)
+
+    def level(value: float | None) -> str:
+        if value is None or not math.isfinite(value):
+            return " "
+        return levels[min(int((value - low) / span * len(levels)), len(levels) - 1) if span else 0]
+
+    return "".join(level(value) for value in values)
+
+
+# What `tuner trial` says of a trial's throughput, and of how busy its device was.
+
+
+def throughput_rows(detail: TrialDetail, *, plain: bool) -> Iterator[tuple[str, str]]:
+    """From the first epochs to the last ones, of its last seed, and an alarm where it fell.
+
+    In samples a second, or, where nobody recorded how many an epoch has, in seconds an epoch.
+    """
+    found = detail.throughput
+    if (ends := found.ends) is not None:
+        first, last = ends
+        trend = sparkline([1 / each for each in found.seconds], width=SPARK_WIDTH, plain=plain)
+        said = f"{first:.3g} to {last:.3g} s an epoch"
+        if detail.windows:
+            rates = (rate(detail.windows / seconds) for seconds in ends)
+            said = f"{' to '.join(rates)} samples/s"
+        yield "throughput", f"{trend} {said}"
+    if detail.alarm:
+        yield "alarm", detail.alarm
+
+
+def busy_in_words(recorded: Recorded) -> str:
+    """`GPU 38 %, 1.0 CPU cores`; empty where neither is known."""
+    said = []
+    if recorded.gpu_busy is not None:
+        said.append(f"GPU {100 * recorded.gpu_busy:.0f} %")
+    if recorded.cpu_busy is not None:
+        said.append(f"{recorded.cpu_busy:.1f} CPU cores")
+    return f"{', '.join(said)}, while the clock ran" if said else ""
+
 
 Rows = Iterator[tuple[str, str]]
 WHOLE_S = 10

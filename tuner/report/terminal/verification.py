@@ -21,7 +21,7 @@ from rich.table import Table
 
 from tuner.display.terminal import Console, make_console
 from tuner.report.terminal.live import Live, seen_to_the_end
-from tuner.report.terminal.summary_lines import stopped_in_words
+from tuner.report.terminal.tables import stopped_in_words
 from tuner.spec.objectives import axis_title, heading
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
@@ -33,9 +33,8 @@ from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmed_words import about_test_split, confirmed_lines, confirmed_sentence
 from tuner.verdict.lacking import lacking_of
 from tuner.verdict.picks import picks_judged
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.verified import Verified, progress, read_verified
+from tuner.verdict.verified import Verified, progress, read_verified, verifications_of
 
 
 @contextmanager

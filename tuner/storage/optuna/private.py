@@ -3,26 +3,54 @@
 Nothing outside this package touches a private name of Optuna: its updates are looked after here.
 """
 
-# ruff: noqa: SLF001
-
 from __future__ import annotations
 
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
+from optuna.storages._rdb import storage as optuna_storage
 from optuna.storages._rdb.models import (
     StudyDirectionModel,
     StudyModel,
+    StudyUserAttributeModel,
     TrialModel,
     TrialSystemAttributeModel,
 )
 from optuna.study import Study
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial
-from sqlalchemy import ColumnElement, String, Table, type_coerce
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+    type_coerce,
+)
+
+from tuner.storage.schema import claims
 
 __all__ = ["ATTRIBUTES", "DIRECTIONS", "STUDIES", "TRIALS", "FrozenStudy"]
+
+
+# ruff: noqa: SLF001
+
 
 STUDIES: Table = StudyModel.__table__
 TRIALS: Table = TrialModel.__table__
@@ -58,3 +86,179 @@ def holds(distribution: BaseDistribution, value: Any) -> bool:
 def as_stored(column: Any) -> ColumnElement[Any]:
     """What the database has in a column, whatever the column's type makes of it."""
     return type_coerce(column, String()).label(None)
+
+
+# What tuner notes with Optuna's own attributes of a study, in the caller's transaction.
+
+
+_studies: Table = StudyModel.__table__
+_attributes: Table = StudyUserAttributeModel.__table__
+
+
+def ids_of(connection: Connection, names: Sequence[str]) -> list[int]:
+    """The numbers of the studies of these names that are there, the oldest first."""
+    named = select(_studies.c.study_id).where(_studies.c.study_name.in_(names))
+    return sorted(connection.execute(named).scalars())
+
+
+def names_by_id(connection: Connection) -> dict[int, str]:
+    """The names of all studies by their numbers, other programs' too."""
+    query = select(_studies.c.study_id, _studies.c.study_name)
+    return {int(row[0]): str(row[1]) for row in connection.execute(query)}
+
+
+def read_notes(connection: Connection, ids: Sequence[int], key: str) -> dict[int, str]:
+    """The JSON that is noted under `key`, by study, where there is any."""
+    theirs = _attributes.c.study_id.in_(ids) & (_attributes.c.key == key)
+    query = select(_attributes.c.study_id, _attributes.c.value_json).where(theirs)
+    return {int(row[0]): str(row[1]) for row in connection.execute(query)}
+
+
+def write_note(connection: Connection, study_id: int, key: str, text: str) -> None:
+    """Note it in the place of what was there; nothing where there is no such study."""
+    there = select(func.count()).select_from(_studies).where(_studies.c.study_id == study_id)
+    if not connection.execute(there).scalar_one():
+        return
+    connection.execute(delete(_attributes).where(_mine(study_id, key)))
+    values = {"study_id": study_id, "key": key, "value_json": text}
+    connection.execute(insert(_attributes).values(values))
+
+
+def _mine(study_id: int, key: str) -> ColumnElement[bool]:
+    return (_attributes.c.study_id == study_id) & (_attributes.c.key == key)
+
+
+# How far trials are beyond the limits of their study, where `trial.set_constraint` of Optuna puts
+# it.
+
+
+PREFIX = "constraints:"
+_trials: Table = TrialModel.__table__
+_system_attributes: Table = TrialSystemAttributeModel.__table__
+
+
+def replace_constraints(
+    engine: Engine, study_id: int, constraints: Mapping[int, Mapping[str, float]]
+) -> None:
+    """Let the results of a study have `constraints`, by trial number, and no others."""
+    c = _system_attributes.c
+    with engine.begin() as connection:
+        rows = connection.execute(
+            select(_trials.c.trial_id, _trials.c.number).where(_trials.c.study_id == study_id)
+        )
+        ids = {row.number: row.trial_id for row in rows}
+        mine = select(claims.c.trial_id).where(
+            (claims.c.study_id == study_id) & (claims.c.state == "finished")
+        )
+        connection.execute(
+            delete(_system_attributes).where(c.trial_id.in_(mine) & c.key.startswith(PREFIX))
+        )
+        new = [
+            {"trial_id": ids[number], "key": f"{PREFIX}{key}", "value_json": json.dumps(value)}
+            for number, of_trial in constraints.items()
+            if number in ids  # else somebody deleted its row
+            for key, value in of_trial.items()
+        ]
+        if new:
+            connection.execute(insert(_system_attributes), new)
+
+
+# Whether Optuna's tables are of the version that the installed Optuna wants, asked in plain SQL.
+
+
+_SCRIPTS = Path(optuna_storage.__file__).parent / "alembic" / "versions"
+_REVISION = re.compile(r'^(down_)?revision = "([^"]+)"$', flags=re.MULTILINE)
+_MANAGER = "_VersionManager"
+"""Optuna's, and private: there is no public way to give a storage another. Where it is gone, Optuna
+asks as always."""
+_STEPS = ("_init_alembic", "_is_alembic_supported", "check_table_schema_compatibility")
+"""What its manager of versions does while a storage opens; but for the second, which knows whether
+the tables are of today, each goes through alembic."""
+_VERSIONS = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""As alembic makes it."""
+
+
+@contextmanager
+def versions_in_plain_sql() -> Iterator[None]:
+    """While this lasts, a new storage of Optuna's leaves
+    alembic alone where its tables are of the version wanted.
+    """
+    theirs = _managers_of_optuna()
+    if theirs is None:
+        yield
+        return
+    setattr(optuna_storage, _MANAGER, _asking_in_plain_sql(theirs))
+    try:
+        yield
+    finally:
+        setattr(optuna_storage, _MANAGER, theirs)
+
+
+@functools.cache
+def _managers_of_optuna() -> type | None:
+    """Optuna's class, looked up before anything was put in its place; None where it has not the
+    steps we know.
+    """
+    found = getattr(optuna_storage, _MANAGER, None)
+    return (
+        found if isinstance(found, type) and all(hasattr(found, step) for step in _STEPS) else None
+    )
+
+
+@functools.cache
+def _asking_in_plain_sql(theirs: type) -> type:
+    class InPlainSql(theirs):  # type: ignore[misc]
+        def _init_alembic(self) -> None:
+            if current_version(self.engine) is not None:
+                return
+            wanted = wanted_version()
+            if wanted is None or not self._is_alembic_supported() or _knows_versions(self.engine):
+                super()._init_alembic()
+            else:
+                _stamp(self.engine, wanted)
+
+        def check_table_schema_compatibility(self) -> None:
+            current = current_version(self.engine)
+            if current is None or current != wanted_version():
+                super().check_table_schema_compatibility()
+
+    return InPlainSql
+
+
+def current_version(engine: Engine) -> str | None:
+    """The version of Optuna's tables; None where there is none, or more than one."""
+    if not _knows_versions(engine):
+        return None
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+    return str(found[0]) if len(found) == 1 else None
+
+
+def _knows_versions(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        return bool(inspect(connection).has_table(_VERSIONS.name))
+
+
+def _stamp(engine: Engine, version: str) -> None:
+    """Tables that were made a moment ago are of this version."""
+    with engine.begin() as connection:
+        _VERSIONS.create(connection)
+        connection.execute(insert(_VERSIONS).values(version_num=version))
+
+
+@functools.cache
+def wanted_version() -> str | None:
+    """The version that nothing follows among the scripts of the installed Optuna; None where that
+    is not one.
+    """
+    revisions: dict[str, set[str]] = {"": set(), "down_": set()}
+    for script in _SCRIPTS.glob("*.py"):
+        for down, name in _REVISION.findall(script.read_text(encoding="utf-8")):
+            revisions[down].add(name)
+    last = revisions[""] - revisions["down_"]
+    return last.pop() if len(last) == 1 else None

@@ -20,7 +20,12 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
 
 from tuner.storage.database_clock import database_now
-from tuner.storage.queue.leases import CONFIRM_SHARE, HEARTBEATS_PER_LEASE, LEASE_S, SET_BACK_LEASES
+from tuner.storage.queue.leased_queue import (
+    CONFIRM_SHARE,
+    HEARTBEATS_PER_LEASE,
+    LEASE_S,
+    SET_BACK_LEASES,
+)
 from tuner.storage.schema import device_leases
 
 FORGOTTEN_LEASES = 20.0

@@ -27,9 +27,9 @@ from tuner.files.plain import Strict
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.damage import cell, damage_named
 from tuner.storage.database_clock import database_now
-from tuner.storage.optuna.study_notes import ids_of, read_notes, write_note
+from tuner.storage.optuna.private import ids_of, read_notes, write_note
 from tuner.storage.queue.device_time import attempt_seconds, device_seconds
-from tuner.storage.queue.leases import HEARTBEATS_PER_LEASE, LEASE_S
+from tuner.storage.queue.leased_queue import HEARTBEATS_PER_LEASE, LEASE_S
 from tuner.storage.queue.roster import SILENT_AFTER_S
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims, studies, verifications, workers

@@ -13,18 +13,109 @@ What a worker writes after it lost its lease is kept with what it held, and neve
 
 from __future__ import annotations
 
+import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Label, Row, func, select, update
 
 from tuner.storage import schema
+from tuner.storage.database_clock import database_now, database_started
 from tuner.storage.dialects import DURABLE
-from tuner.storage.queue.leases import MAX_ATTEMPTS, Leases
 from tuner.storage.queue.roster import log_lost
-from tuner.storage.records import TrialResult, set_aside
+from tuner.storage.records import Counts, TrialResult, set_aside
+
+# Leases: how long a worker may be silent, and when what it held is taken back. Of trials and of
+# verification runs.
+
+
+LEASE_S = 60.0
+"""How long a worker may be silent before its work is given to another."""
+MAX_ATTEMPTS = 3
+"""What lost its worker this many times is set aside as failed: it may be what kills them."""
+CONFIRM_SHARE = 0.5
+"""A lease that ran out is watched for this share
+of a lease before it is taken back, for a sign of life."""
+SET_BACK_LEASES = 3.0
+"""A lease that has more than this many times its length
+to go is none that the present clock gave."""
+HEARTBEATS_PER_LEASE = 6
+"""A worker renews its lease this often before it would run out."""
+
+
+class Leases:
+    """The leases on rows of a table: those that `running` selects, told apart by their `key`.
+
+    The table has the columns `leased_until` and `claimed_at`. A lease lasts `lease_s` seconds
+    (LEASE_S), is watched for `confirm_s` seconds (half a lease) once it ran out, and is left alone
+    for `restart_grace_s` seconds (half a lease) after a start of the server.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        key: Column[int],
+        running: ColumnElement[bool],
+        *,
+        lease_s: float | None = None,
+        confirm_s: float | None = None,
+        restart_grace_s: float | None = None,
+    ) -> None:
+        self._engine = engine
+        self._key = key
+        self._running = running
+        self.lease_s = LEASE_S if lease_s is None else lease_s
+        self._confirm_s = self.lease_s * CONFIRM_SHARE if confirm_s is None else confirm_s
+        self._restart_grace_s = self.lease_s / 2 if restart_grace_s is None else restart_grace_s
+        self._seen: tuple[float, Mapping[tuple[int, float], float]] = (0.0, {})
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often, in seconds, the holder of a lease should renew it."""
+        return self.lease_s / HEARTBEATS_PER_LEASE
+
+    def renewed(self) -> ColumnElement[float]:
+        """Until when a lease lasts that is given,
+        or renewed, by the statement that this stands in.
+        """
+        return database_now() + self.lease_s
+
+    def overdue(self) -> ColumnElement[bool]:
+        """Leases that ran out, but for those that may have done so while the server was down:
+        nobody could renew.
+
+        One that lasts far longer than any that is given was given before the clock was set back:
+        nobody would live to see its end. Whoever holds it renews it soon, to an end by the clock as
+        it is now.
+        """
+        c = self._key.table.c
+        now, started = database_now(), database_started()
+        fair = (c.claimed_at >= started) | (now - started >= self._restart_grace_s)
+        set_back = c.leased_until > now + SET_BACK_LEASES * max(self.lease_s, LEASE_S)
+        return self._running & ((c.leased_until < now) | set_back) & fair
+
+    def confirmed(self) -> list[int]:
+        """The keys of leases that have been overdue,
+        and not renewed, for long enough under these eyes.
+
+        To be called often, at least once in `confirm_s`: a lease is confirmed by a later call than
+        the one that sees it first.
+        """
+        now = time.monotonic()
+        looked_at, known = self._seen
+        # Who could not look, or did not, has not seen that nobody renewed.
+        self._seen = (0.0, {})
+        if now - looked_at > self._confirm_s:
+            known = {}
+        query = select(self._key, self._key.table.c.leased_until).where(self.overdue())
+        with self._engine.connect() as connection:
+            rows: list[Any] = list(connection.execute(query))
+        since = {(key, until): known.get((key, until), now) for key, until in rows}
+        self._seen = (now, since)
+        return [key for (key, _), at in since.items() if now - at >= self._confirm_s]
+
 
 Claimed = TypeVar("Claimed")
 Ticket = TypeVar("Ticket")
@@ -271,3 +362,50 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         state = self._table.c.state
         query = select(state, func.count()).where(self._mine).group_by(state)
         return {str(row[0]): int(row[1]) for row in connection.execute(query)}
+
+
+# What every queue of work offers to those who do the work, and to those who watch over them.
+
+
+Held = TypeVar("Held")
+
+
+class Shared(Protocol):
+    """Work that several workers share, as far as one cares who watches over them."""
+
+    def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
+        """Take back what overdue workers, or this dead one, held. Returns how many."""
+
+    def counts(self) -> Counts:
+        """What is planned, running and finished."""
+
+    def results(self, worker: str) -> int:
+        """How many results of `worker` count."""
+
+
+class Queue(Shared, Protocol[Held]):
+    """Pieces of work, each claimed by one worker at a time, each with one result that counts.
+
+    `Held` is what a claim gives: the piece of work, with the token under which it is held.
+    """
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often, in seconds, the holder of a claim should renew it."""
+
+    def claim(self, worker: str, *, token: str | None = None) -> Held | None:
+        """A piece of work, or None while there is none to give. The same `token` claims once."""
+
+    def renew(self, held: Held, /) -> bool:
+        """Extend the lease; False when it was lost: the result would not count."""
+
+    def finish(self, held: Held, result: TrialResult, /) -> bool:
+        """Record the result once; False when the lease was lost:
+        then it is kept, and not counted.
+        """
+
+    def give_back(self, held: Held, /) -> None:
+        """Return the work undone: the next claim gets it, and nothing is held against it."""
+
+    def settle(self) -> None:
+        """Tell whoever has to know of them the results that were recorded and not told yet."""

@@ -24,8 +24,7 @@ from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import LeasedQueue
-from tuner.storage.queue.plans import read_plan
-from tuner.storage.queue.runs import RUNS, PlannedRun, VerificationRun, run_row
+from tuner.storage.queue.runs import RUNS, PlannedRun, VerificationRun, read_plan, run_row
 from tuner.storage.records import Counts, RunTicket, TrialResult
 from tuner.storage.schema import studies, verifications
 

@@ -48,8 +48,7 @@ from tuner.spec.retune import Registered
 from tuner.spec.space import SearchSpace
 from tuner.storage.code_texts import MOST_BYTES
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.queue.plans import StoredPlan
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.runs import StoredPlan, VerificationRun
 from tuner.storage.records import TrialResult
 from tuner.study.archive.content import Archive
 from tuner.study.results import TrialRecord

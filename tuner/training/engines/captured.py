@@ -22,12 +22,15 @@ from torch import Tensor, nn
 
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.training.batching import batch_shapes
+from tuner.models.branches import InPlace, SideStreams
+from tuner.models.compiled_network import torch_mode
+from tuner.models.tsmixer import TSMixer
+from tuner.training.batching import batch_shapes, batches
 from tuner.training.determinism import unchanged_randomness
 from tuner.training.engines.interface import Poll, TrainedEpoch
 from tuner.training.model_state import Snapshot
-from tuner.training.stage_marks import Mark
-from tuner.training.step import TrainingState
+from tuner.training.stage_marks import Mark, Stage
+from tuner.training.step import Step, TrainingState
 
 GraphMemory = Any
 """A pool of memory that captures allocate from: what `torch.cuda.graph_pool_handle` gives."""
@@ -215,3 +218,104 @@ class CapturedEngine(ABC):
         self._validation = torch.cuda.CUDAGraph()
         with captured(self._validation, pool, stream):
             self._validate_to_mean()
+
+
+# The engine that captures the plain step: the eager mathematics, kernel by kernel.
+
+
+class GraphEngine(CapturedEngine):
+    """Replays `Step` as CUDA graphs, with independent branches of the network side by side."""
+
+    backend = Backend.GRAPH
+    uses_branches = True
+
+    def __init__(
+        self, config: RunConfig, data: DeviceData, model: nn.Module, fallback: str = ""
+    ) -> None:
+        self._step = Step(config, data, model, capturable=True)
+        super().__init__(config, data, self._step, fallback)
+        self._position = torch.zeros((), dtype=torch.int64, device=self._device)
+        self._offsets = torch.arange(self._update_size, device=self._device)
+        self._loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
+        self._validation_sum = torch.zeros((), dtype=torch.float64, device=self._device)
+
+    def warm_up(self) -> None:
+        if self.uses_branches and isinstance(self.model, TSMixer):
+            self.model.branches = SideStreams(capture_streams(self._device)[1:])
+        super().warm_up()
+
+    def close(self) -> None:
+        if isinstance(self.model, TSMixer):
+            self.model.branches = InPlace()
+        super().close()
+
+    def _begin_epoch(self) -> None:
+        self._position.zero_()
+        self._loss_sum.zero_()
+
+    def _train_batch(self, size: int) -> None:
+        mark = self._step.mark
+        mark(Stage.OTHER)
+        index = self._order[self._position + self._offsets[:size]]
+        # A mean over the windows: weighted by their number, a short last update counts for what it
+        # is. All batches of an update are in one capture: their memory is used one after the other.
+        self._loss_sum += self._step.train_on(self._data.train, index, self._batch_size) * size
+        self._position += size
+        mark(Stage.OTHER)
+
+    def _train_loss_sum(self) -> Tensor:
+        return self._loss_sum.clone()
+
+    @torch.no_grad()
+    def _validate(self) -> None:
+        self._validation_sum.zero_()
+        for index in batches(
+            torch.arange(len(self._data.val), device=self._device), VALIDATION_BATCH
+        ):
+            self._validation_sum += self._step.loss(self._data.val.gather(index)) * len(index)
+
+    def _validation_loss_sum(self) -> Tensor:
+        return self._validation_sum
+
+
+# The compiled engine: forward and loss through torch.compile, captured like the plain step.
+
+
+RECOMPILES = 4096
+"""A worker meets every size and mode of a search; beyond torch's limit of 8 it goes on eagerly."""
+
+
+class CompiledEngine(GraphEngine):
+    """Captures a step whose forward and loss are compiled, for exactly these shapes; where a term
+    of the user's is added to the loss, the forward alone.
+    """
+
+    backend = Backend.COMPILE
+    uses_branches = False  # the compiler orders the work itself, on one stream
+
+    def __init__(
+        self, config: RunConfig, data: DeviceData, model: nn.Module, fallback: str = ""
+    ) -> None:
+        super().__init__(config, data, model, fallback)
+        mode = torch_mode(config.training.compile_mode)
+        step = self._step
+        if step.term is not None:  # the user's code runs as it is written
+            step.predicted = torch.compile(step.predicted, dynamic=False, mode=mode)  # type: ignore[method-assign]
+        else:
+            step.loss = torch.compile(step.loss, dynamic=False, mode=mode)  # type: ignore[method-assign]
+
+    def warm_up(self) -> None:
+        with no_silent_fall_back():
+            super().warm_up()
+
+
+@contextlib.contextmanager
+def no_silent_fall_back() -> Iterator[None]:
+    """Every shape is compiled, or compiling fails: never eager without a word."""
+    dynamo: Any = torch._dynamo.config  # noqa: SLF001 - torch's documented place for this setting
+    with dynamo.patch(
+        recompile_limit=RECOMPILES,
+        accumulated_recompile_limit=RECOMPILES,
+        fail_on_recompile_limit_hit=True,
+    ):
+        yield

@@ -11,13 +11,12 @@ from torch import nn
 
 from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.devices.served_settings import WHY_EAGER, why_not_on, why_not_together
+from tuner.devices.backend_rules import WHY_EAGER, why_not_on, why_not_together
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
 from tuner.models.host_kernels import why_not_built
 from tuner.models.tsmixer import TSMixer
-from tuner.training.engines.compiled_cpu import CompiledCpuEngine, why_not_compiled
-from tuner.training.engines.eager import EagerEngine
+from tuner.training.engines.eager import CompiledCpuEngine, EagerEngine, why_not_compiled
 from tuner.training.engines.interface import Engine
 
 FASTER_FUSED: tuple[tuple[int, int], ...] = ((256, 1024),)
@@ -191,10 +190,10 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
         plain = config.accumulate == 1 and config.training.precision is not Precision.FP16
         fused_loss = config.loss_weight == 0
         if plain and fused_loss and step_kernels_serve(model):
-            from tuner.training.engines.fused.compiled_step import CompiledStepEngine
+            from tuner.training.engines.fused.fused_engine import CompiledStepEngine
 
             return CompiledStepEngine(config, data, model)
-        from tuner.training.engines.compiled import CompiledEngine
+        from tuner.training.engines.captured import CompiledEngine
 
         return CompiledEngine(config, data, model, "" if fused_loss else WHY_NO_FUSED_LOSS)
     if backend is Backend.TRITON:
@@ -202,6 +201,6 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
 
         assert isinstance(model, TSMixer), "the fused kernels serve no other network"
         return TritonEngine(config, data, model)
-    from tuner.training.engines.graph import GraphEngine
+    from tuner.training.engines.captured import GraphEngine
 
     return GraphEngine(config, data, model, fallback)

@@ -20,7 +20,7 @@ from torch import nn
 
 from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import Batch, DeviceData
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.errors import UsageError
 from tuner.models.fault import on_one_line
 from tuner.models.names import builtin_names

@@ -22,7 +22,7 @@ from torch import nn
 
 from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.fused.dropout_rate import drops_out
+from tuner.models.fused.support import drops_out
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.captured import GraphMemory
 from tuner.training.engines.choose import choose_backend

@@ -3,21 +3,224 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from tuner.config import ModelShapes, RunConfig
 from tuner.data.windows import Batch, DeviceData
-from tuner.training.inspection.dead_parts import Gradients, constant_forecasts
-from tuner.training.inspection.host_waits import host_waits
-from tuner.training.inspection.ignored_inputs import (
-    forecasts,
-    ignored_inputs,
-    moved_by_others,
-    random_batch,
+from tuner.errors import TunerError
+from tuner.training.inspection.dead_parts import (
+    ConstantForecasts,
+    DeadParameter,
+    Gradients,
+    constant_forecasts,
 )
-from tuner.training.inspection.notices import Findings
+from tuner.training.inspection.host_waits import Waits, host_waits
+from tuner.training.own_term import named_faults, tried_term
 from tuner.training.step import Step
+
+# Inputs that change no forecast, and other windows that change one.
+
+
+SEED = 0
+SAME = 1e-4
+"""Of the largest forecast, or of 1: by less, the same windows differ by rounding."""
+
+
+def ignored_inputs(model: nn.Module, batch: Batch, shapes: ModelShapes) -> tuple[str, ...]:
+    """Which kinds of input the forecasts of a network in evaluation mode do not depend on.
+
+    Each kind is replaced by random numbers: the targets' past, the past covariates, the future
+    covariates with their past, the static ones.
+    """
+    plain = forecasts(model, batch)
+    found = []
+    for name, changed in _changed(batch, shapes):
+        if torch.equal(forecasts(model, changed), plain):
+            found.append(name)
+    return tuple(found)
+
+
+def moved_by_others(model: nn.Module, batch: Batch) -> float:
+    """By how much forecasts change, in evaluation mode, where the same windows come in pairs; 0 of
+    a network whose windows do not look at each other, or that draws random numbers when it
+    forecasts, so that nobody can tell.
+    """
+    plain = forecasts(model, batch)
+    if not torch.equal(forecasts(model, batch, seed=SEED + 1), plain):
+        return 0.0
+    moved = 0.0
+    for first in range(0, len(plain) - 2, 2):
+        pair = slice(first, first + 2)
+        future, static = _rows(batch.future, pair), _rows(batch.static, pair)
+        paired = replace(batch, past=batch.past[pair], future=future, static=static)
+        moved = max(moved, float((forecasts(model, paired) - plain[pair]).abs().max()))
+    return moved if moved > SAME * max(1.0, float(plain.abs().max())) else 0.0
+
+
+def _rows(of_all: Tensor | None, rows: slice) -> Tensor | None:
+    return None if of_all is None else of_all[rows]
+
+
+@torch.no_grad()
+def forecasts(model: nn.Module, batch: Batch, *, seed: int = SEED) -> Tensor:
+    """(B, T, C, Q), in evaluation mode, with the same random numbers each time."""
+    model.eval()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        output: Tensor = model(batch.past, batch.future, batch.static)
+    return output.clone()
+
+
+def random_batch(like: Batch) -> Batch:
+    """As many windows of random numbers between 0 and 1."""
+    return Batch(
+        past=torch.rand_like(like.past),
+        future=None if like.future is None else torch.rand_like(like.future),
+        static=None if like.static is None else torch.rand_like(like.static),
+        target=torch.rand_like(like.target),
+        series=like.series,
+    )
+
+
+def _changed(batch: Batch, shapes: ModelShapes) -> Iterator[tuple[str, Batch]]:
+    s, noise = shapes, random_batch(batch)
+    c, p = s.n_targets, s.n_past
+    yield "the targets' past", replace(batch, past=_columns(batch.past, noise.past, 0, c))
+    if p:
+        yield "past covariates", replace(batch, past=_columns(batch.past, noise.past, c, c + p))
+    if s.n_future:
+        past = _columns(batch.past, noise.past, c + p, c + p + s.n_future)
+        yield "future covariates", replace(batch, past=past, future=noise.future)
+    if s.n_static:
+        yield "static covariates", replace(batch, static=noise.static)
+
+
+def _columns(past: Tensor, other: Tensor, first: int, end: int) -> Tensor:
+    changed = past.clone()
+    changed[..., first:end] = other[..., first:end]
+    return changed
+
+
+# What was seen of a network, as records for programs and as sentences for a person.
+
+
+NAMED = 3
+"""So many of a kind are named in a sentence; all of them are in the record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Nothing of it keeps a network from being trained."""
+
+    dead_parameters: tuple[DeadParameter, ...] = ()
+    constant_forecasts: ConstantForecasts = field(default_factory=ConstantForecasts)
+    ignored_inputs: tuple[str, ...] = ()
+    moved_by_others: float = 0.0
+    """By how much a window's forecast changed with the other windows of its batch."""
+    waits: Waits = field(default_factory=Waits)
+    diverged: str = ""
+    """In which of the steps that were looked at the loss became no number, in words."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`: a list of each kind."""
+        constant = asdict(self.constant_forecasts)
+        return {
+            "dead_parameters": [
+                {"name": each.name, "shape": list(each.shape)} for each in self.dead_parameters
+            ],
+            "constant_forecasts": {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in constant.items()
+            },
+            "ignored_inputs": list(self.ignored_inputs),
+            "moved_by_others": self.moved_by_others,
+            "waits": [{"where": each.where, "what": each.what} for each in self.waits.found],
+        }
+
+    def notices(self, model: str) -> tuple[str, ...]:
+        """One line for each kind of finding: what it is, and what to do.
+
+        Args:
+            model: how the network was named.
+        """
+        said = (
+            self._of_divergence(),
+            self._of_parameters(),
+            self._of_forecasts(),
+            self._of_inputs(),
+            self._of_others(),
+            self._of_waits(),
+            self._of_waits_not_looked_for(),
+        )
+        return tuple(f"{model}: {each}" for each in said if each)
+
+    def _of_divergence(self) -> str:
+        if not self.diverged:
+            return ""
+        return f"{self.diverged}; begin with a lower learning_rate, or check its arithmetic"
+
+    def _of_parameters(self) -> str:
+        if not self.dead_parameters:
+            return ""
+        one = len(self.dead_parameters) == 1
+        return (
+            f"{'parameter' if one else 'parameters'} {_some(self.dead_parameters)} never "
+            f"{'gets' if one else 'get'} a gradient: no forecast depends on "
+            f"{'it' if one else 'them'}; use {'it' if one else 'them'} in forward, or leave "
+            f"{'it' if one else 'them'} out of the class"
+        )
+
+    def _of_forecasts(self) -> str:
+        if not self.constant_forecasts.count:
+            return ""
+        return (
+            f"{self.constant_forecasts} are the same for every window, and training does not "
+            "change them: check what the last layer returns for them"
+        )
+
+    def _of_inputs(self) -> str:
+        if not self.ignored_inputs:
+            return ""
+        one = len(self.ignored_inputs) == 1 and not self.ignored_inputs[0].endswith("s")
+        return (
+            f"{' and '.join(self.ignored_inputs)} {'changes' if one else 'change'} no forecast: "
+            "the network does not use what the task has; where that is not meant, use it in forward"
+        )
+
+    def _of_others(self) -> str:
+        if not self.moved_by_others:
+            return ""
+        return (
+            "a window's forecast depends on the others of its batch (it moved by "
+            f"{self.moved_by_others:.2g} among others): one that is forecast alone gets another; "
+            "where that is not meant, compute over the windows of a batch in training only"
+        )
+
+    def _of_waits(self) -> str:
+        if not self.waits.found:
+            return ""
+        one = len(self.waits.found) == 1
+        return (
+            f"{_some(self.waits.found, '; ')} {'waits' if one else 'wait'} for the GPU: such a "
+            "step cannot be captured as a CUDA graph, and runs more slowly; write it with "
+            "operations on tensors alone"
+        )
+
+    def _of_waits_not_looked_for(self) -> str:
+        if not self.waits.failed:
+            return ""
+        return f"what waits for a GPU could not be looked for: {self.waits.failed}"
+
+
+def _some(things: Sequence[object], comma: str = ", ") -> str:
+    named = comma.join(str(each) for each in things[:NAMED])
+    return named if len(things) <= NAMED else f"{named} and {len(things) - NAMED} more"
+
 
 STEPS = 4
 """As many layers that begin at 0 may lie behind each other: each step wakes one."""
@@ -79,3 +282,75 @@ def _forecasts(step: Step, data: DeviceData, windows: int, noise: Batch) -> Tens
     """(2 B, T, C, Q), of windows and of random numbers."""
     both = [forecasts(step.model, each) for each in (_batch(step, data, windows, 0), noise)]
     return torch.cat(both)
+
+
+# A look at the term of a training loss: its value, and whether it trains anything.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermSeen:
+    """On the first training windows, of the forecasts of the untrained network."""
+
+    name: str
+    value: float
+    """Not weighted."""
+    weight: float
+    reaches: bool
+    """Whether its gradient by any parameter of the network is not 0."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "term": self.name,
+            "value": self.value,
+            "weight": self.weight,
+            "gradient_reaches_the_network": self.reaches,
+        }
+
+    def in_words(self) -> str:
+        """What was checked of it, for a person."""
+        reached = "its gradient reaches the network" if self.reaches else "its gradient is 0"
+        return f"{self.value:.4g} at weight {self.weight:g}, a finite scalar; {reached}"
+
+    def notices(self) -> tuple[str, ...]:
+        """That it trains nothing, where that is so."""
+        if self.reaches:
+            return ()
+        said = (
+            f"the term {self.name}: its gradient by all parameters of the network is 0 on the "
+            "first windows; where that is not meant, check what it computes of the forecast"
+        )
+        return (said,)
+
+
+def look_at_term(config: RunConfig, step: Step, data: DeviceData, windows: int) -> TermSeen | None:
+    """The term, also where its weight is 0; None where the training has none.
+
+    Raises:
+        UsageError: the term cannot be used.
+        TunerError: its value, or its gradient, is no finite number.
+    """
+    loss = config.training.loss
+    if loss is None:
+        return None
+    dtype = next(step.model.parameters()).dtype
+    term = step.term or tried_term(loss.term, 1.0, data, dtype)
+    batch = data.train.gather(torch.arange(windows), with_series=True)
+    step.model.eval()
+    value = term.value(step.predicted(batch), batch)
+    trained = [p for p in step.model.parameters() if p.requires_grad]
+    with named_faults(loss.term):
+        gradients = torch.autograd.grad(value, trained, allow_unused=True)
+    found = [each for each in gradients if each is not None]
+    if not all(bool(torch.isfinite(each).all()) for each in (value.detach(), *found)):
+        raise TunerError(
+            f"the term {loss.term}: its value, or its gradient, is no finite number for the "
+            f"forecasts of the untrained network on the first {windows} windows; check its "
+            "arithmetic"
+        )
+    return TermSeen(
+        name=loss.term,
+        value=float(value.detach()),
+        weight=config.loss_weight,
+        reaches=any(bool(each.any()) for each in found),
+    )

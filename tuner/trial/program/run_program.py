@@ -26,19 +26,17 @@ from tuner.errors import UsageError
 from tuner.files.plain import excerpt
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.objectives import Ended, measured_times
 from tuner.spec.program import Program
-from tuner.spec.time_objectives import Ended, measured_times
 from tuner.storage.records import TrialResult
 from tuner.training import FitResult
-from tuner.trial.device_turn import alone_on
-from tuner.trial.job import TrialJob, on_device
+from tuner.trial.job import TimeLeft, TrialJob, on_device
 from tuner.trial.program.kept_folder import Earlier, KeptFolder
 from tuner.trial.program.program_lines import ProgramError
 from tuner.trial.program.program_process import NotStartedError, ProgramProcess
 from tuner.trial.program.program_training import GapError, KilledError, ProgramTraining
+from tuner.trial.run import alone_on, valued
 from tuner.trial.survival import TrainerLostError
-from tuner.trial.time_left import TimeLeft
-from tuner.trial.valued import valued
 from tuner.version import __version__
 
 # Which extra of tuner's a program lacks, by what it printed.

@@ -14,7 +14,7 @@ from typing import Any
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.stats.next_search import LEAST_DRAWS, chance_at_least, next_draw
+from tuner.verdict.stats.searches import LEAST_DRAWS, chance_at_least, next_draw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

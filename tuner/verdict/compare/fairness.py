@@ -8,13 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tuner.config import TrainingSettings
-from tuner.config.loss_term import LossTerm
+from tuner.config import LossTerm, TrainingSettings
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.other_clocks import refuse_other_clocks
-from tuner.verdict.other_windows import refuse_other_windows
+from tuner.verdict.comparable import refuse_other_clocks, refuse_other_windows
 from tuner.verdict.picks import choosing, picks_expected
 from tuner.verdict.verified import verified_in
 

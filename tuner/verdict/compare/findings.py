@@ -8,28 +8,209 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.pareto import Point
+import numpy as np
+
+from tuner.pareto import Point, hypervolume, reference_point
+from tuner.spec.objectives import axis_title
+from tuner.study.baselines import baselines_of, in_words, loses
 from tuner.study.group import names_by_group
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.ablation import Ablation, ablation_of
 from tuner.verdict.compare.another_search import AnotherSearch, another_search_of
-from tuner.verdict.compare.answers import KNEES, Answer, answer_all
+from tuner.verdict.compare.answers import KNEES, Answer, answer_all, resolution
+from tuner.verdict.compare.answers import levels as levels_of_intervals
 from tuner.verdict.compare.between import Standing, standings
-from tuner.verdict.compare.confirmed import Confirmed, confirmed_of, that_ended
 from tuner.verdict.compare.equal_quality import Level, levels_of
 from tuner.verdict.compare.fairness import differences, refuse_different_data
 from tuner.verdict.compare.registered import RegisteredLevel, groups_of, registered_levels
 from tuner.verdict.compare.rows import Row, rows_of
-from tuner.verdict.compare.sentences import levels as levels_of_intervals
-from tuner.verdict.compare.sentences import resolution
 from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
-from tuner.verdict.compare.volumes import Volume, volumes_of
-from tuner.verdict.compare.without_network import without_network
-from tuner.verdict.confirmed_words import about_test_split
+from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.confirmed_words import about_test_split, confirmed_sentence
 from tuner.verdict.picks import picks_of
 from tuner.verdict.questions import BETWEEN, WITHIN, sample_name
-from tuner.verdict.stats.intervals import LEAST_RUNS
+from tuner.verdict.stats.intervals import (
+    LEAST_RUNS,
+    Interval,
+    percentile_interval,
+    resampled_medians,
+)
 from tuner.verdict.verified import Verified, verified_in
+
+# The confirmations of the compared studies, each with its sentence.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """What a study's last confirmation found."""
+
+    confirmation: Confirmation
+    sentence: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.confirmation.as_dict() | {"sentence": self.sentence}
+
+
+def confirmed_of(studies: Sequence[StudySnapshot]) -> tuple[Confirmed, ...]:
+    """Of each study that has one, in their order."""
+    found = []
+    for study, name in zip(studies, labels(studies), strict=True):
+        there = confirmation_of(study)
+        if there is not None:
+            found.append(
+                Confirmed(confirmation=there, sentence=confirmed_sentence(there, name=name))
+            )
+    return tuple(found)
+
+
+def that_ended(confirmed: Sequence[Confirmed]) -> dict[str, Confirmation]:
+    """Of which all runs have finished, by their studies."""
+    return {
+        each.confirmation.study: each.confirmation
+        for each in confirmed
+        if each.confirmation.complete
+    }
+
+
+# How much of the plane each front of a comparison dominates, below one reference point for all of
+# them.
+
+
+_RESAMPLES = 999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """Hypervolume of a variant's configurations:
+    of verified medians with an interval, else of the search's front.
+    """
+
+    study: str
+    variant: str
+    verified: bool
+    value: float
+    interval: Interval | None
+    mql_is: str = "test_mql"
+    timings: int = 0
+    contaminated: int = 0
+    """Of so many timings of the search's trials, where it is of these."""
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = {
+            "study": self.study,
+            "variant": self.variant,
+            "verified": self.verified,
+            "value": self.value,
+            "mql_is": self.mql_is,
+            "contaminated": self.contaminated,
+        }
+        ends = (
+            {"low": self.interval.low, "high": self.interval.high}
+            if self.interval
+            else {"low": None, "high": None}
+        )
+        return plain | ends
+
+
+def volumes_of(studies: Sequence[StudySnapshot]) -> tuple[list[Volume], Point | None]:
+    """Hypervolumes below one reference point,
+    a tenth beyond the worst of all medians (or of all unverified trials).
+
+    All from verified medians, or all from the search where a study has none: never one of each
+    kind.
+    """
+    medians = {study.name: _medians(study) for study in studies}
+    if all(medians.values()):
+        reference = reference_point(
+            [point for points in medians.values() for point in points.values()]
+        )
+        return [
+            Volume(
+                study=s.name,
+                variant=s.variant,
+                verified=True,
+                value=hypervolume(list(medians[s.name].values()), reference),
+                interval=_interval(s, list(medians[s.name]), reference),
+            )
+            for s in studies
+        ], reference
+    shown = [study for study in studies if study.results.front]
+    if not shown:
+        return [], None
+    reference = reference_point([point for study in shown for point in study.results.points])
+    return [
+        Volume(
+            study=s.name,
+            variant=s.variant,
+            verified=False,
+            value=hypervolume(s.results.points, reference),
+            interval=None,
+            mql_is=s.definition.objectives[1],
+            timings=len(s.results.complete),
+            contaminated=s.results.contaminated,
+        )
+        for s in shown
+    ], reference
+
+
+def _medians(study: StudySnapshot) -> dict[int, Point]:
+    return {
+        number: (each.seconds.estimate, each.mql.estimate)
+        for number, each in verified_in(study).items()
+        if each.seconds is not None and each.mql is not None
+    }
+
+
+def _interval(study: StudySnapshot, numbers: Sequence[int], reference: Point) -> Interval | None:
+    """Bootstrap over seeds: each resample takes the same seeds of all configurations."""
+    samples = [verified_in(study)[number].sample() for number in numbers]
+    seeds = sorted(
+        set.intersection(*(sample.seconds.keys() & sample.mql.keys() for sample in samples))
+    )
+    if len(seeds) < LEAST_RUNS:
+        return None
+    seconds = [
+        resampled_medians(np.array([s.seconds[x] for x in seeds]), _RESAMPLES) for s in samples
+    ]
+    mql = [resampled_medians(np.array([s.mql[x] for x in seeds]), _RESAMPLES) for s in samples]
+    volumes = [
+        hypervolume(
+            [(float(t[i]), float(m[i])) for t, m in zip(seconds, mql, strict=True)], reference
+        )
+        for i in range(_RESAMPLES)
+    ]
+    estimate = hypervolume([_medians(study)[number] for number in numbers], reference)
+    return percentile_interval(estimate, volumes, len(seeds))
+
+
+# What of a comparison a forecast without a network would do as well.
+
+
+TEST = "test_mql"
+
+
+def without_network(studies: Sequence[StudySnapshot], rows: Sequence[Row]) -> tuple[str, ...]:
+    """Sentences: which configurations of a report lose to a baseline, these first, and what the
+    baselines come to; nothing where no study recorded any. The studies are of the same data.
+    """
+    by_error: dict[str, dict[str, float]] = {}
+    for error in (TEST, "val_mql"):
+        known = (baselines_of(study.results.records, error) for study in studies)
+        if (found := next(filter(None, known), None)) and any(r.mql_is == error for r in rows):
+            by_error[error] = found
+    sentences: list[str] = []
+    for row in rows:
+        figure = row.figures.get(TEST)
+        mql = figure.estimate if isinstance(figure, Interval) else figure
+        whose = f"{row.variant}, {row.hyperparameters},"
+        baselines = by_error.get(row.mql_is, {})
+        if mql is not None and (said := loses(mql, baselines, whose, error=row.mql_is)):
+            sentences.append(said)
+    for error, baselines in by_error.items():
+        each = [f"{in_words(name)} {mql:.4g}" for name, mql in baselines.items()]
+        sentences.append(f"On the same windows, {axis_title(error)}: {', '.join(each)}")
+    return tuple(sentences)
+
 
 SECONDARY = (
     "A point of a front against its default is secondary: it is not what is recommended, and "

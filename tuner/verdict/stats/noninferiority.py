@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.spec.confirming import LEVEL
+from tuner.spec.margin import LEVEL
 from tuner.verdict.stats.intervals import CONFIDENCE, LEAST_RUNS, Interval, t_beyond
 
 Array = np.ndarray[Any, Any]

@@ -12,6 +12,8 @@ too.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,8 +40,148 @@ from tuner.verdict.stats.permutation import (
     sign_flip_p,
     wilcoxon_p,
 )
-from tuner.verdict.stats.power import sign_flip_shift, t_shift
-from tuner.verdict.stats.sequential import nominal_levels
+
+# How large a difference a paired test finds, in standard deviations of the differences.
+
+
+POWER = 0.9
+"""How often a difference that is called detectable would be found."""
+
+_EXACT_UP_TO = 12
+"""Pairs up to which the permutation test itself is tried on drawn differences;
+of more it is close to Student's."""
+_DRAWS = 2000
+_SEED = 20261122
+
+
+@functools.lru_cache(maxsize=64)
+def t_shift(n: int, level: float) -> float:
+    """The mean of n normal differences that Student's paired
+    t test finds at `level` with `POWER` (noncentral t).
+    """
+    from scipy import optimize, stats
+
+    needed = float(stats.t.isf(level / 2, n - 1))
+
+    def lacking(noncentrality: float) -> float:
+        return float(stats.nct.sf(needed, n - 1, noncentrality)) - POWER
+
+    greatest = 2 * (needed + float(stats.t.isf(1 - POWER, n - 1)))
+    return float(optimize.brentq(lacking, 0.0, greatest, xtol=1e-6)) / math.sqrt(n)
+
+
+@functools.lru_cache(maxsize=64)
+def sign_flip_shift(n: int, level: float) -> float:
+    """The same of the permutation test, whose p takes few
+    values where pairs are few: by simulation, then.
+
+    With ten pairs and a level of 0.0025 only ten differences of one sign are enough, which asks for
+    a third more.
+    """
+    wanted = t_shift(n, level)
+    if n > _EXACT_UP_TO:
+        return wanted
+    draws = np.random.default_rng(_SEED).standard_normal((_DRAWS, n))
+    low, high = 0.0, 8 * wanted
+    for _ in range(14):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _found(draws + middle, level) >= POWER else (middle, high)
+    return high
+
+
+def _found(differences: np.ndarray, level: float) -> float:
+    """The share of samples (samples, n) in which a two-sided
+    permutation test finds a difference at `level`.
+    """
+    n = differences.shape[1]
+    bits = np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1  # the other half mirrors these
+    sums = np.abs(differences @ (1.0 - 2.0 * bits).T)
+    observed = np.abs(differences.sum(axis=1, keepdims=True))
+    return float(np.mean((sums >= observed * (1 - 1e-12)).mean(axis=1) <= level))
+
+
+# Looks at the data before its planned end, without a greater chance of a false claim.
+
+
+FRACTIONS = (0.6, 0.8, 1.0)
+"""When a verification that may stop early looks: after these shares of its seeds."""
+_HALF_WIDTH = 8.0
+_STEP = 0.02
+
+
+def looks_for(seeds: int) -> tuple[int, ...]:
+    """After how many seeds to look, the last being all of them:
+    never before an interval is possible.
+    """
+    planned = {max(LEAST_RUNS, math.ceil(fraction * seeds)) for fraction in FRACTIONS[:-1]}
+    return (*sorted(look for look in planned if look < seeds), seeds)
+
+
+def spent(alpha: float, fraction: float) -> float:
+    """The error that may have been spent once `fraction` of the data is in; all of `alpha` at 1."""
+    from scipy.special import ndtr, ndtri
+
+    if fraction >= 1:
+        return alpha
+    return float(2 * ndtr(ndtri(alpha / 2) / math.sqrt(fraction)))
+
+
+@functools.lru_cache(maxsize=256)
+def nominal_levels(alpha: float, looks: tuple[int, ...]) -> tuple[float, ...]:
+    """At which level to test, two-sided, at each look (after so many seeds), so that all together
+    err with `alpha`.
+
+    One look is a fixed design: its level is `alpha`.
+    """
+    if len(looks) == 1:
+        return (alpha,)
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    fractions = [look / looks[-1] for look in looks]
+    grid = np.arange(-_HALF_WIDTH, _HALF_WIDTH + _STEP / 2, _STEP)
+    density = _normal_density(grid)
+    """Of the standardised mean at the current look, for those that have not stopped before."""
+    levels: list[float] = []
+    before = 0.0
+    for index, fraction in enumerate(fractions):
+        if index:
+            density = _next_look(grid, density, fractions[index - 1], fraction)
+        target = spent(alpha, fraction) - before
+        excess = functools.partial(_excess, grid, density, target)
+        boundary = float(brentq(excess, 0.5, _HALF_WIDTH - 1))
+        levels.append(float(2 * ndtr(-boundary)))
+        density = np.where(np.abs(grid) < boundary, density, 0.0)
+        before += target
+    return tuple(levels)
+
+
+def _excess(grid: np.ndarray, density: np.ndarray, target: float, boundary: float) -> float:
+    """The mass beyond plus or minus `boundary` that is more than `target`."""
+    return _outside(grid, density, boundary) - target
+
+
+def _outside(grid: np.ndarray, density: np.ndarray, boundary: float) -> float:
+    """The mass beyond plus or minus `boundary`,
+    by linear interpolation of the cumulated density.
+    """
+    cumulated = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * _STEP)])
+    low, high = np.interp([-boundary, boundary], grid, cumulated)
+    return float(cumulated[-1] - (high - low))
+
+
+def _next_look(grid: np.ndarray, density: np.ndarray, at: float, then: float) -> np.ndarray:
+    """The density of the standardised mean at fraction `then`, from that at fraction `at`."""
+    share = math.sqrt(at / then)
+    spread = math.sqrt(1 - at / then)
+    kernel = _normal_density((grid[:, None] - share * grid[None, :]) / spread) / spread
+    result: np.ndarray = kernel @ density * _STEP
+    return result
+
+
+def _normal_density(z: np.ndarray) -> np.ndarray:
+    result: np.ndarray = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

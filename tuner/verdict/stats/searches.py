@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from tuner.verdict.stats.intervals import CONFIDENCE, Interval, t_beyond
+
 Array = np.ndarray[Any, Any]
 
 RETUNE_LEVEL = 0.02
@@ -239,3 +241,34 @@ def _ways(ranks: tuple[int, ...], size: int) -> list[int]:
         for count in range(size, 0, -1):
             ways[count, rank:] += ways[count - 1, : ways.shape[1] - rank]
     return list(ways[size])
+
+
+# What one more search would come to, after several that were alike.
+
+
+PREDICTED = 0.9
+"""How often one more draw lies in its interval."""
+LEAST_DRAWS = 3
+"""Two draws say next to nothing of how far the third one is off."""
+
+
+def chance_at_least(successes: int, draws: int) -> float:
+    """Below what chance of a success so many of so many draws are too lucky, at `CONFIDENCE`."""
+    from scipy.special import betaincinv
+
+    if successes == 0:
+        return 0.0
+    return float(betaincinv(successes, draws - successes + 1, 1 - CONFIDENCE))
+
+
+def next_draw(values: Sequence[float]) -> Interval | None:
+    """Where one more draw beside these positive `values` (n,) lies in `PREDICTED` of all cases,
+    around their geometric mean; None for fewer than `LEAST_DRAWS`, and where one is 0 or infinite.
+    """
+    n = len(values)
+    if n < LEAST_DRAWS or not all(0 < value < math.inf for value in values):
+        return None
+    logs = np.log(np.sort(np.asarray(values, dtype=float)))
+    middle = float(logs.mean())
+    wide = float(logs.std(ddof=1)) * math.sqrt(1 + 1 / n) * t_beyond((1 - PREDICTED) / 2, n - 1)
+    return Interval(math.exp(middle), math.exp(middle - wide), math.exp(middle + wide), n)

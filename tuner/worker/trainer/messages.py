@@ -8,6 +8,9 @@ was measured is answered.
 from __future__ import annotations
 
 import dataclasses
+import mmap
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +18,7 @@ from typing import Any
 from tuner.config import EpochRecord
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.search.pruning import Verdict
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
@@ -97,3 +100,31 @@ class Ended:
 
     result: TrialResult | None
     verdicts: Sequence[Verdict]
+
+
+# A flag that one process sets and another reads between two training steps: a byte they share.
+
+
+class StopByte:
+    """Reading it is reading memory: no call of the kernel, nothing that the clock would notice."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Shares the byte of `descriptor`, a file of one byte, which stays the caller's."""
+        self._shared = mmap.mmap(descriptor, 1)
+
+    @staticmethod
+    def file() -> int:
+        """A descriptor of a new one that has no name, for the two to share."""
+        with tempfile.TemporaryFile() as file:
+            file.write(b"\0")
+            file.flush()
+            return os.dup(file.fileno())
+
+    def set(self) -> None:
+        self._shared[0] = 1
+
+    def clear(self) -> None:
+        self._shared[0] = 0
+
+    def is_set(self) -> bool:
+        return self._shared[0] != 0

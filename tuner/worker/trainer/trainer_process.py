@@ -17,7 +17,7 @@ from typing import Any
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.lock import DeviceLockError, giving_up, logs_waiting
-from tuner.display.signals import signal_name
+from tuner.display.text import signal_name
 from tuner.files.environment import without_secrets
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
@@ -32,9 +32,9 @@ from tuner.worker.trainer.messages import (
     Order,
     Ready,
     Refused,
+    StopByte,
     Waits,
 )
-from tuner.worker.trainer.stop_byte import StopByte
 
 MODULE = "tuner.worker.trainer.trainer_main"
 LOOK_S = {Gpu: 0.02, CpuCores: 0.2}

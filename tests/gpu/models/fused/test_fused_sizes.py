@@ -113,8 +113,7 @@ def assert_step_agrees(fused: FusedTSMixer, inputs: tuple[Tensor, Tensor, Tensor
     """A training step has the gradient of its loss, which is taken within the head there. An error
     that both round to 0 has either slope: hence the bound.
     """
-    from tuner.models.fused.kernel_launch import Scoring
-    from tuner.models.fused.sums import SUMMED_AT_ONCE, Squares
+    from tuner.models.fused.kernel_launch import SUMMED_AT_ONCE, Scoring, Squares
 
     shapes, parameters, device = (
         fused.model.shapes,

@@ -11,7 +11,7 @@ import torch
 from tests.support.backend_trainings import config_of
 from tuner.config import Architecture, Backend, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.training import fit
 from tuner.training.engines.measure import what_auto_means
 

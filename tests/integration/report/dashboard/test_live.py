@@ -26,8 +26,7 @@ from tests.support.recorded_studies import record_study
 from tuner.errors import StorageError
 from tuner.report.dashboard.additions import Additions, _past_rows, in_order
 from tuner.report.dashboard.downloads import StudyFiles
-from tuner.report.dashboard.readonly_storage import ShownStorage
-from tuner.report.dashboard.server import make_dashboard
+from tuner.report.dashboard.server import ShownStorage, make_dashboard
 from tuner.storage.database import open_database
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.stints import stints

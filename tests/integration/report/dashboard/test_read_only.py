@@ -130,7 +130,7 @@ def test_no_button_of_any_page_writes_and_none_says_that_it_would(probe: Probed)
 def test_without_the_style_there_are_such_buttons(
     probe: Probed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.report.dashboard.page.STYLE", "")
+    monkeypatch.setattr("tuner.report.dashboard.guard.STYLE", "")
     (page,) = probe.pages
     press_all(probe)
     assert any(name.startswith("delete study") for name in probe.seen[page])

@@ -16,7 +16,7 @@ from tuner.report.dashboard.server import make_dashboard
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verified import verifications_of
 
 STUDY = "demo-rmsnorm"
 

@@ -6,8 +6,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tuner.record import Recorded
-from tuner.report.terminal.live import live_view
-from tuner.report.terminal.live_picture import duration
+from tuner.report.terminal.live import duration, live_view
 from tuner.report.terminal.retuning import StageLines
 from tuner.storage.database import Database
 from tuner.storage.queue.epochs import EpochRow

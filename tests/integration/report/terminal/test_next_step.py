@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from tests.support.small_study import definition
 from tuner.record import Recorded
-from tuner.report.terminal.next_step import next_steps
+from tuner.report.terminal.tables import next_steps
 from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url

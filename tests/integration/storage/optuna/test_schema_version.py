@@ -14,7 +14,7 @@ from sqlalchemy import Engine, inspect, text
 
 from tuner.errors import StorageError
 from tuner.storage.database import Database, open_database
-from tuner.storage.optuna.schema_version import _SCRIPTS, current_version, wanted_version
+from tuner.storage.optuna.private import _SCRIPTS, current_version, wanted_version
 from tuner.storage.url import parse_url
 
 
@@ -61,7 +61,7 @@ def test_a_new_database_gets_the_table_that_alembic_makes(
     ours = described(database.engine)
     with database.engine.begin() as connection:
         connection.execute(text("DROP TABLE alembic_version"))
-    monkeypatch.setattr("tuner.storage.optuna.schema_version._managers_of_optuna", lambda: None)
+    monkeypatch.setattr("tuner.storage.optuna.private._managers_of_optuna", lambda: None)
     opened = open_database(parse_url(database_url))
     assert described(opened.engine) == ours
     opened.close()
@@ -113,7 +113,7 @@ def test_opening_what_is_there_or_what_is_new_imports_no_alembic(
 def test_where_optuna_has_other_insides_it_asks_as_it_always_does(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.storage.optuna.schema_version._managers_of_optuna", lambda: None)
+    monkeypatch.setattr("tuner.storage.optuna.private._managers_of_optuna", lambda: None)
     opened = open_database(database.address, create=False)
     assert type(opened.optuna._version_manager) is type(
         optuna.storages.RDBStorage("sqlite://")._version_manager

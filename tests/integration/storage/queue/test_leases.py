@@ -103,7 +103,7 @@ def watched(study: OpenStudy, monkeypatch: pytest.MonkeyPatch) -> tuple[StoppedC
     """A ledger that looks on for 30 s before it takes a lease back, and the clock by which it does:
     set its `now`."""
     clock = StoppedClock(100.0)
-    monkeypatch.setattr("tuner.storage.queue.leases.time", clock)
+    monkeypatch.setattr("tuner.storage.queue.leased_queue.time", clock)
     return clock, Ledger(study.database, study.study_id, confirm_s=30.0)
 
 

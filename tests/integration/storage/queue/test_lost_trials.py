@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 
 from tests.support.claims import RESULT, claim_states, expire, start, trial_states
 from tests.support.small_study import definition
-from tuner.storage.queue.leases import MAX_ATTEMPTS
+from tuner.storage.queue.leased_queue import MAX_ATTEMPTS
 from tuner.study.open import OpenStudy
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")

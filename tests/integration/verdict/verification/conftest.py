@@ -13,7 +13,7 @@ from tuner.storage import schema
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, open_study
-from tuner.verdict.expected_front import LEAST_TRIALS
+from tuner.verdict.runs_model import LEAST_TRIALS
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.support.drawn_verifications import drawn_result, verify_all
 from tuner.errors import UsageError
 from tuner.export import load_best
 from tuner.pareto import knee_index
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.membership import seed_of_trial
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
@@ -22,12 +22,11 @@ from tuner.study.transfer import restore
 from tuner.verdict.compare.fairness import differences
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.expected_front import LEAST_TRIALS, Choice, front_of, front_of_runs
 from tuner.verdict.explain import explain_study
-from tuner.verdict.fresh_seeds import fresh_seeds
 from tuner.verdict.picks import picks, picks_expected, picks_judged, picks_of
-from tuner.verdict.queue import verifications_of
-from tuner.verdict.verification_plan import configurations, plan_verification, spread
+from tuner.verdict.runs_model import LEAST_TRIALS, Choice, front_of, front_of_runs
+from tuner.verdict.verification_plan import configurations, fresh_seeds, plan_verification, spread
+from tuner.verdict.verified import verifications_of
 
 TOP = 3
 

@@ -24,11 +24,10 @@ from tuner.study.results import read_results
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.expected_front import front_of_runs
 from tuner.verdict.picks import picks
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.runs_model import front_of_runs
 from tuner.verdict.verification_plan import plan_verification
-from tuner.verdict.verified import read_verified, runs_of_trial
+from tuner.verdict.verified import read_verified, runs_of_trial, verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.verification_source import VerificationSource
 

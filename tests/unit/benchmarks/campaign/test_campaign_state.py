@@ -15,7 +15,7 @@ from tests.support.paths import REPOSITORY
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.verified import verifications_of
 
 
 def fill(path: Path, rows: int) -> sqlite3.Connection:

@@ -34,7 +34,7 @@ from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.trial.job import TrialJob
 from tuner.verdict.confirmation import confirmation_of
 from tuner.worker.loop import Worker
-from tuner.worker.stop import StopFlag
+from tuner.worker.process import StopFlag
 
 TRIALS = 12
 

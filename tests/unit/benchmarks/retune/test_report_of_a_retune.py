@@ -14,8 +14,8 @@ from benchmarks.retune.short_answer import named_together, variants_lines
 from benchmarks.shared.marked_sections import replaced
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
-from tuner.estimate.stages_ahead import CONFIRMED
-from tuner.report.comparison_sections import MADE_OF
+from tuner.estimate.whole_estimate import CONFIRMED
+from tuner.report.comparison_files import MADE_OF
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.registered import groups_of

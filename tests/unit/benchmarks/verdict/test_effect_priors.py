@@ -12,19 +12,19 @@ from benchmarks.verdict import effect_priors, foretold_mqls
 from benchmarks.verdict.effect_priors import COMPARED, Row
 from benchmarks.verdict.priors import PRIORS, believing
 from benchmarks.verdict.truths import RETUNED, TRUTHS
-from tuner.search import repeated_runs
+from tuner.search import next_run_model
 from tuner.search.gaussian_process import LENGTH_PRIOR
 
 VERDICT = Path(__file__).parents[4] / "benchmarks" / "verdict"
 
 
 def test_the_prior_that_was_taken_is_the_one_that_searches_go_by() -> None:
-    now = repeated_runs.EFFECT_PRIOR, repeated_runs.SLOPE_PRIOR, LENGTH_PRIOR
+    now = next_run_model.EFFECT_PRIOR, next_run_model.SLOPE_PRIOR, LENGTH_PRIOR
     taken = PRIORS[1]
     assert (taken.effect, taken.slope, taken.length) == now
     with believing(PRIORS[0]):
-        assert repeated_runs.EFFECT_PRIOR == PRIORS[0].effect != now[0]
-    assert now[0] == repeated_runs.EFFECT_PRIOR
+        assert next_run_model.EFFECT_PRIOR == PRIORS[0].effect != now[0]
+    assert now[0] == next_run_model.EFFECT_PRIOR
 
 
 def test_no_truth_is_both_for_tuning_and_for_reporting() -> None:

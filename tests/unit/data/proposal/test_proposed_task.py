@@ -13,9 +13,8 @@ import pytest
 from tests.support import strangers_data as strangers
 from tests.support.proposed_tasks import hourly, lines_to, prepared_by, proposal_for
 from tuner.data.prepare import prepare
-from tuner.data.proposal.proposed_task import task_name
-from tuner.data.proposal.task_text import task_text
-from tuner.data.proposal.told import Told
+from tuner.data.proposal.file_layout import Told
+from tuner.data.proposal.proposed_task import task_name, task_text
 from tuner.data.task import load_task
 from tuner.errors import DataError, UsageError
 

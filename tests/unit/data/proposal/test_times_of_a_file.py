@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import strangers_data as strangers
 from tests.support.proposed_tasks import hourly, lines_to, prepared_by, proposal_for
-from tuner.data.proposal.told import Told
+from tuner.data.proposal.file_layout import Told
 from tuner.errors import DataError, UsageError
 
 

@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from tests.support.collected_kernels import pretend_compiled
-from tuner.models.fused import kernel_claims
-from tuner.models.fused.compile_only import Kernel
-from tuner.models.fused.kernel_claims import BusyError, claim, claim_in_turn
+from tuner.models.fused import compile_only
+from tuner.models.fused.compile_only import BusyError, Kernel, claim, claim_in_turn
 
 KERNEL = Kernel("a_kernel", "0f" * 32, None, {}, None, {})
 
@@ -74,7 +73,7 @@ def test_nobody_waits_for_a_process_that_was_stopped_for_good(
 ) -> None:
     held = claim(KERNEL, tmp_path)
     assert held is not None
-    monkeypatch.setattr(kernel_claims, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(compile_only, "PATIENCE_S", 0.01)
     assert claim_in_turn(KERNEL, tmp_path) is None
     os.close(held)
 
@@ -103,7 +102,7 @@ def test_what_a_worker_compiles_is_claimed_as_long_as_it_does(
     triton = pytest.importorskip("triton", reason="Triton is not installed")
     if triton.knobs.runtime.interpret:
         pytest.skip("kernels are interpreted in this process")
-    from tuner.training.engines.fused.loss import LossSum, score
+    from tuner.training.engines.fused.fused_step import LossSum, score
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     claimed: list[list[bool]] = []
@@ -124,7 +123,7 @@ def test_what_a_worker_compiles_is_claimed_as_long_as_it_does(
     monkeypatch.setattr(triton.runtime.driver, "_active", device)
     forecast, target, quantiles = torch.zeros(4, 3, 2, 5), torch.zeros(4, 3, 2), torch.zeros(5)
     losses = LossSum(torch.device("cpu"), forecast.numel())
-    with kernel_claims.one_at_a_time():
+    with compile_only.one_at_a_time():
         score(forecast, target, quantiles, losses)
         score(forecast, target, quantiles, losses, slope=torch.zeros_like(forecast))
     assert [sum(each) for each in claimed] == [1, 1]

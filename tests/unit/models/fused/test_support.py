@@ -12,9 +12,8 @@ from torch import nn
 
 from tuner.config import ModelShapes, Precision
 from tuner.models.fused import FusedTSMixer, why_not
-from tuner.models.fused.layout import layout_of
-from tuner.models.fused.memory_planner import make_plan
-from tuner.models.fused.tables import TILE, columns_of, make_tables
+from tuner.models.fused.memory_plan import make_plan
+from tuner.models.fused.weights import TILE, columns_of, layout_of, make_tables
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 SHAPES = ModelShapes(

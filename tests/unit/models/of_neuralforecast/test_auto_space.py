@@ -24,8 +24,8 @@ from tuner.models.of_neuralforecast.library_source import (
     model_names,
     searched_by_library,
 )
-from tuner.spec.library_text import library_text
 from tuner.spec.study_file import load_study_file
+from tuner.spec.study_text import library_text
 
 MODELS = [name for name in model_names() if name != "HINT"]
 SOURCE = {

@@ -17,7 +17,7 @@ from neuralforecast.losses.pytorch import MQLoss
 from neuralforecast.tsdataset import TimeSeriesDataset
 
 from tuner.config import Architecture, ModelShapes
-from tuner.integrations.quantiles_first import QuantilesFirstMQLoss
+from tuner.integrations.neuralforecast import QuantilesFirstMQLoss
 from tuner.models.names import library_class, names_own_code
 from tuner.models.of_neuralforecast.build import LibraryNetwork, build_of_library
 from tuner.models.of_neuralforecast.covariates import Covariates

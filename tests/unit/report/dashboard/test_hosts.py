@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.errors import UsageError
-from tuner.report.dashboard.hosts import Hosts
+from tuner.report.dashboard.guard import Hosts
 
 LOOPBACK = (
     "127.0.0.1",

@@ -10,16 +10,20 @@ import pytest
 
 from tests.support.figure_parts import LABELS, POINTS, traces
 from tuner.errors import TunerError, UsageError
-from tuner.report.figures.curves import Curve, curves_figure
+from tuner.report.figures.curves import (
+    Curve,
+    Pace,
+    VolumeSeries,
+    curves_figure,
+    hypervolume_figure,
+    throughput_figure,
+)
 from tuner.report.figures.front import FrontSeries, pareto_figure
-from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
 from tuner.report.figures.importances import importances_figure
 from tuner.report.figures.save import save
 from tuner.report.figures.style import COLOURS
-from tuner.report.figures.throughput_figure import Pace, throughput_figure
-from tuner.report.figures.timeline import Span, timeline_figure
+from tuner.report.figures.timeline import Span, table_figure, timeline_figure
 from tuner.report.figures.trade import TradeSeries, trade_figure
-from tuner.report.figures.workers_table import table_figure
 
 
 def test_curves_draw_a_few_in_colour_and_all_others_as_one_faint_trace() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.figure_parts import LABELS, POINTS, traces
+from tuner.report.figures.curves import VolumeSeries, hypervolume_figure
 from tuner.report.figures.front import FrontSeries, Interval, VerifiedPoint, pareto_figure
-from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
 from tuner.report.figures.style import round_numbers
 from tuner.report.figures.trade import TradeSeries, trade_figure
 

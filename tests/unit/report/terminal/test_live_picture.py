@@ -10,8 +10,8 @@ from optuna.trial import TrialState
 from tuner.display.terminal import Console
 from tuner.record import Recorded
 from tuner.report.alarms import Alarm
-from tuner.report.terminal.live_picture import Look, duration, picture
-from tuner.report.terminal.sparkline import sparkline
+from tuner.report.terminal.live import Look, duration, picture
+from tuner.report.terminal.trial_sections import sparkline
 from tuner.storage.queue.roster import WorkerRow
 from tuner.storage.records import Counts
 from tuner.study.results import StudyResults, TrialRecord

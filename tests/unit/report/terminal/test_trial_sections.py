@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.record import Recorded
-from tuner.report.terminal.throughput_lines import busy_in_words
-from tuner.report.terminal.trial_sections import _as_far_as_seen
+from tuner.report.terminal.trial_sections import _as_far_as_seen, busy_in_words
 
 
 @pytest.mark.parametrize(

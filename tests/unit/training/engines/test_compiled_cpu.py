@@ -18,8 +18,7 @@ from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit
 from tuner.training.engines.choose import choose_backend, identifying_backend, resolve_backend
-from tuner.training.engines.compiled_cpu import CompiledCpuEngine
-from tuner.training.engines.eager import EagerEngine
+from tuner.training.engines.eager import CompiledCpuEngine, EagerEngine
 
 Configure = Callable[..., RunConfig]
 CPU = torch.device("cpu")

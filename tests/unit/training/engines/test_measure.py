@@ -13,7 +13,7 @@ import torch
 
 from tuner.config import Architecture, Backend, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.devices.backend_choice import BackendChoice
+from tuner.devices.backend_rules import BackendChoice
 from tuner.models.registry import build_model
 from tuner.training.engines import measure
 from tuner.training.engines.eager import VALIDATION_BATCH

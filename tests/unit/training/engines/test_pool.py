@@ -21,10 +21,10 @@ from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training import fit
-from tuner.training.device_memory import give_back_leftovers
 from tuner.training.engines import pool as pools
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.pool import EnginePool, Lent
+from tuner.training.fit import give_back_leftovers
 
 Configure = Callable[..., RunConfig]
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
-from tuner.devices.free_memory import free_memory_bytes
+from tuner.devices.host import free_memory_bytes
 from tuner.models.registry import build_model
 from tuner.training.inspection.enough_memory import COPIES, TooLargeError, needed_bytes, within
 

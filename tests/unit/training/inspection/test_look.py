@@ -13,8 +13,7 @@ from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
-from tuner.training.inspection.look import look
-from tuner.training.inspection.notices import Findings
+from tuner.training.inspection.look import Findings, look
 
 
 def findings(model: nn.Module, data: DeviceData) -> Findings:

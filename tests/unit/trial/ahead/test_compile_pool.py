@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.collected_kernels import CHEAPEST, kernels, pretend_compiled
 from tuner.models.fused.compile_only import Kernel
-from tuner.trial.ahead.compile_pool import CompilePool
+from tuner.trial.ahead.compile_all import CompilePool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tuner.spec.margin import MARGIN
-from tuner.verdict.compare.sentences import levels, mql_phrase, sentence, time_phrase
+from tuner.verdict.compare.answers import levels, mql_phrase, sentence, time_phrase
 from tuner.verdict.stats.effects import (
     TIME_MARGIN,
     Comparison,
@@ -19,7 +19,7 @@ from tuner.verdict.stats.effects import (
     Question,
     Sample,
 )
-from tuner.verdict.stats.pairs import judge, judge_at_look
+from tuner.verdict.stats.pairs import judge, judge_at_look, looks_for
 from tuner.verdict.stats.permutation import (
     least_p,
     paired_t_interval,
@@ -27,7 +27,6 @@ from tuner.verdict.stats.permutation import (
     sign_flip_interval,
     sign_flip_p,
 )
-from tuner.verdict.stats.sequential import looks_for
 
 SIZED = re.compile(r"(?:in |MQL )([-+.\d]+) \[([-+.\d]+), ([-+.\d]+)\]")
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.support.present import present
-from tuner.verdict.stats.next_search import chance_at_least, next_draw
+from tuner.verdict.stats.searches import chance_at_least, next_draw
 
 
 @pytest.mark.parametrize("successes", [0, 1, 3, 5])

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tuner.spec.confirming import LEVEL
+from tuner.spec.margin import LEVEL
 from tuner.verdict.stats.noninferiority import NoWorse, _p, no_worse, paired_ratio
 
 MQLS = st.lists(st.floats(0.5, 1.5), min_size=5, max_size=12)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tuner.verdict.stats.pairs import POWER, sign_flip_shift, t_shift
 from tuner.verdict.stats.permutation import sign_flip_p
-from tuner.verdict.stats.power import POWER, sign_flip_shift, t_shift
 
 REPETITIONS = 600
 

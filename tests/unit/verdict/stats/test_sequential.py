@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tuner.verdict.stats.sequential import looks_for, nominal_levels, spent
+from tuner.verdict.stats.pairs import looks_for, nominal_levels, spent
 
 
 def test_looks_never_come_before_an_interval_is_possible() -> None:

@@ -6,10 +6,11 @@ features.
 Letters: see kernels/__init__.py.
 """
 
+from __future__ import annotations
+
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.chain import follow
 from tuner.models.fused.kernels.feature_mixing import (
     enter_stored,
     feature_mixing_backward,
@@ -17,15 +18,148 @@ from tuner.models.fused.kernels.feature_mixing import (
     product,
 )
 from tuner.models.fused.kernels.pieces import (
+    EPS,
+    apply_affine,
+    before_norm,
+    covered,
+    drop,
+    exact_dot,
+    follow,
+    inside_plane,
+    load_affine,
+    load_mask,
     load_plane,
     load_vector,
+    mask_tile,
+    moments,
+    over_norm,
+    relu,
+    store_hours,
     store_plane,
+    tile_of,
+    zero_vector,
     zeros,
 )
-from tuner.models.fused.kernels.time_mixing import (
-    time_mixing,
-    time_mixing_backward,
-)
+
+# Time mixing and its gradient, some features at a time, in one sample.
+
+
+@triton.jit
+def load_linear(time, Z: tl.constexpr):
+    """The time mixing's weight (hours, hours)."""
+    pointers, square = tile_of(
+        time.linear, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile
+    )
+    return tl.load(pointers, mask=square, other=0.0)
+
+
+@triton.jit
+def time_mixing_slice(plane, masks, first, weight, bias, B: tl.constexpr, scale, Z: tl.constexpr):
+    """Linear over time for each feature, ReLU, dropout, residual; the mask keeps what ReLU kept."""
+    entered = exact_dot(weight, plane, zeros(Z.horizon_tile, Z.hidden_tile), Z) + bias[:, None]
+    hidden = drop(relu(entered), masks + B.mask + first, B.width, scale, Z)
+    kept_at, within = mask_tile(masks + B.mask + first, B.width, Z)
+    tl.store(kept_at, (hidden > 0).to(tl.uint8), mask=within)
+    return plane + hidden
+
+
+@triton.jit
+def time_mixing(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
+    """A time mixing, norm included, of a plane in memory, `hidden` features at once."""
+    WIDTH: tl.constexpr = B.width
+    HIDDEN: tl.constexpr = Z.hidden
+    weight = load_linear(time, Z)
+    bias = load_vector(time.linear_bias, Z.horizon, Z.horizon_tile)
+    mean = zero_vector(Z.horizon_tile)
+    squares = zero_vector(Z.horizon_tile)
+    for first in range(0, WIDTH, HIDDEN):
+        plane = load_plane(record + B.plane + first, B.width, Z)
+        mixed = time_mixing_slice(plane, masks, first, weight, bias, B, scale, Z)
+        store_plane(record + B.normed + first, B.width, mixed, Z)
+        # The moments of all so far and of these, joined: Chan, Golub and LeVeque, 1983.
+        here, squares_here = moments(mixed, Z)
+        apart = here - mean
+        share = Z.hidden / (first + Z.hidden)
+        squares += squares_here
+        if Z.norm != "rms":
+            squares += apart * apart * (covered(Z.hidden, Z) * (1 - share))
+            mean += apart * share
+    inverse = tl.rsqrt(squares / covered(B.width, Z) + EPS)
+    store_hours(record + B.inverse, inverse, Z)
+    tl.debug_barrier()
+    for first in range(0, WIDTH, HIDDEN):
+        mixed = load_plane(record + B.normed + first, B.width, Z)
+        normed = (mixed - mean[:, None]) * inverse[:, None]
+        tl.debug_barrier()
+        store_plane(record + B.normed + first, B.width, normed, Z)
+        store_plane(
+            record + B.mixed + first, B.width, apply_affine(normed, time, first, B.width, Z), Z
+        )
+
+
+@triton.jit
+def time_mixing_slice_backward(
+    record,
+    masks,
+    grad_sum,
+    first,
+    linear,
+    grad_linear,
+    grad_hours,
+    B: tl.constexpr,
+    scale,
+    Z: tl.constexpr,
+):
+    """Back through `time_mixing_slice`: store the plane's gradient, return the layer's sums."""
+    grad_sum = tl.where(inside_plane(Z), grad_sum, 0.0)
+    grad_entered = tl.where(load_mask(masks + B.mask + first, B.width, Z) != 0, grad_sum, 0.0)
+    if Z.dropout:
+        grad_entered = grad_entered * scale
+    plane = load_plane(record + B.plane + first, B.width, Z)
+    grad_linear = exact_dot(grad_entered, tl.trans(plane), grad_linear, Z)
+    grad_plane = exact_dot(tl.trans(linear), grad_entered, grad_sum, Z)
+    store_plane(record + B.grad_plane + first, B.width, grad_plane, Z)
+    return grad_linear, grad_hours + grad_entered
+
+
+@triton.jit
+def store_layer_gradients(record, grad_linear, grad_hours, B: tl.constexpr, Z: tl.constexpr):
+    """This sample's share of the gradients of the time mixing's weight and bias."""
+    pointers, square = tile_of(
+        record + B.grad_weight, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile
+    )
+    tl.store(pointers, grad_linear, mask=square)
+    store_hours(record + B.grad_bias, tl.sum(grad_hours, axis=1), Z)
+
+
+@triton.jit
+def time_mixing_backward(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
+    """Back through `time_mixing`: leave the plane's gradient, and this sample's share of others."""
+    WIDTH: tl.constexpr = B.width
+    HIDDEN: tl.constexpr = Z.hidden
+    grad_sum = zeros(Z.horizon_tile, Z.hidden_tile)
+    grad_normed_sum = zeros(Z.horizon_tile, Z.hidden_tile)
+    for first in range(0, WIDTH, HIDDEN):
+        grad_scaled = load_plane(record + B.grad_mixed + first, B.width, Z)
+        grad_scaled *= load_affine(time.weight, first, B.width, Z)
+        normed = load_plane(record + B.normed + first, B.width, Z)
+        grad_sum += grad_scaled
+        grad_normed_sum += grad_scaled * normed
+    mean_grad = over_norm(grad_sum, Z) / covered(B.width, Z)
+    mean_grad_normed = over_norm(grad_normed_sum, Z) / covered(B.width, Z)
+    inverse = load_vector(record + B.inverse, Z.horizon, Z.horizon_tile)
+    linear = load_linear(time, Z)
+    grad_linear = zeros(Z.horizon_tile, Z.horizon_tile)
+    grad_hours = zeros(Z.horizon_tile, Z.hidden_tile)
+    for first in tl.range(0, WIDTH, HIDDEN, num_stages=1):
+        grad_scaled = load_plane(record + B.grad_mixed + first, B.width, Z)
+        grad_scaled *= load_affine(time.weight, first, B.width, Z)
+        normed = load_plane(record + B.normed + first, B.width, Z)
+        grad_sum = before_norm(grad_scaled, normed, inverse, mean_grad, mean_grad_normed, Z)
+        grad_linear, grad_hours = time_mixing_slice_backward(
+            record, masks, grad_sum, first, linear, grad_linear, grad_hours, B, scale, Z
+        )
+    store_layer_gradients(record, grad_linear, grad_hours, B, Z)
 
 
 @triton.jit

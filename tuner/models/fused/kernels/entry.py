@@ -9,7 +9,6 @@ Letters: see kernels/__init__.py.
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.chain import follow
 from tuner.models.fused.kernels.feature_mixing import (
     add_enter_bias,
     enter_features,
@@ -20,6 +19,7 @@ from tuner.models.fused.kernels.feature_mixing import (
 from tuner.models.fused.kernels.pieces import (
     EPS,
     exact_dot,
+    follow,
     load_plane,
     load_vector,
     store_hours,

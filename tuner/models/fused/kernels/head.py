@@ -6,8 +6,7 @@ Letters: see kernels/__init__.py.
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.chain import follow
-from tuner.models.fused.kernels.pieces import exact_dot, store_plane, weight_tile, zeros
+from tuner.models.fused.kernels.pieces import exact_dot, follow, store_plane, weight_tile, zeros
 
 NORM_EPS = tl.constexpr(1e-10)
 """The reversible norm's eps, squared: what its inverse adds to the weight it divides by."""

@@ -10,7 +10,7 @@ BLOCK       draws of a program, PER_DRAW elements each
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.chain import follow
+from tuner.models.fused.kernels.pieces import follow
 
 PER_DRAW = tl.constexpr(8)
 """A draw of Philox gives four words of 32 bits, and an element takes 16 of them."""

@@ -6,5 +6,5 @@ Legend of the kernels in this folder: B windows of a batch, N of a split, R rows
 input hours, T horizon, C targets, K = targets + past + future covariates, F future covariates, S
 static covariates, Q quantiles. Pointers are to float32 where nothing else is said; `block` numbers
 are a program's share; `early`: the kernel starts before the one before has ended (see
-`tuner.models.fused.kernels.chain`).
+`tuner.models.fused.kernels.pieces`).
 """

@@ -7,17 +7,22 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from tuner.config import Backend, RunConfig
+from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.models.branches import SideStreams
+from tuner.models.compiled_network import CompiledPieces, CompiledWhole
 from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.compile_only import Kernel, collected, launching_for
-from tuner.models.fused.kernel_claims import one_at_a_time
-from tuner.models.fused.launch_order import PLAIN, Launching, why_not_early
+from tuner.models.fused.compile_only import Kernel, collected, launching_for, one_at_a_time
+from tuner.models.fused.kernel_launch import PLAIN, Launching, why_not_early
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
-from tuner.training.engines.captured import VALIDATION_BATCH, CapturedEngine, capture_streams
-from tuner.training.engines.fused.fused_step import FusedStep, Network
-from tuner.training.engines.fused.loss import LossSum
+from tuner.training.engines.captured import (
+    VALIDATION_BATCH,
+    CapturedEngine,
+    capture_streams,
+    no_silent_fall_back,
+)
+from tuner.training.engines.fused.fused_step import FusedStep, LossSum, Network
 from tuner.training.model_state import Snapshot
 from tuner.training.stage_marks import Stage
 
@@ -153,3 +158,36 @@ def launching_on(device: torch.device) -> Launching:
     """What is fastest on a device."""
     side = capture_streams(device)[1] if device.type == "cuda" else None
     return Launching(early=why_not_early(device) is None, side=side)
+
+
+# The compiled engine with our own kernels for the rest of the step, where they serve it.
+
+
+class CompiledStepEngine(FusedEngine):
+    """Gather, loss and optimiser are our own kernels; what lies between is compiled."""
+
+    backend = Backend.COMPILE
+
+    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module) -> None:
+        training = config.training
+        super().__init__(
+            config,
+            data,
+            model,
+            lambda: compiled_network(model, training.precision, training.compile_mode),
+        )
+
+    def warm_up(self) -> None:
+        with no_silent_fall_back():
+            super().warm_up()
+
+
+def compiled_network(
+    model: nn.Module, precision: Precision, mode: CompileMode = CompileMode.DEFAULT
+) -> Network:
+    """For a model on a CUDA device: a built-in one in pieces, covariates on their own streams."""
+    # Not one derived from it either: its forward pass may be another.
+    if type(model) is not TSMixer:
+        return CompiledWhole(model, precision, mode=mode)
+    streams = capture_streams(next(model.parameters()).device)
+    return CompiledPieces(model, precision, SideStreams(streams[1:]), mode=mode)

@@ -13,10 +13,8 @@ from tuner.training.quantile_loss import quantile_loss
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from tuner.training.engines.fused.adamw import FlatAdamW
-from tuner.training.engines.fused.flat import FlatParameters
-from tuner.training.engines.fused.gather import gather
-from tuner.training.engines.fused.loss import LossSum, score
+from tuner.training.engines.fused.adamw import FlatAdamW, FlatParameters
+from tuner.training.engines.fused.fused_step import LossSum, gather, score
 
 SHAPES = ((7,), (24, 24), (192, 128), (64, 13, 1), (1,))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tuner.training.engines.fused.flat import FlatParameters, FlatSnapshot
+from tuner.training.engines.fused.adamw import FlatParameters, FlatSnapshot
 from tuner.training.model_state import model_state
 
 

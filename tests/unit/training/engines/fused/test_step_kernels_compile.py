@@ -16,7 +16,7 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 from triton.backends.compiler import GPUTarget  # noqa: E402 - only where there is one
 from triton.compiler import ASTSource  # noqa: E402
 
-from tuner.training.engines.fused import adamw, gather, loss  # noqa: E402
+from tuner.training.engines.fused import adamw, fused_step  # noqa: E402
 
 F32, F64, I64 = "*fp32", "*fp64", "*i64"
 SIZES = {
@@ -45,7 +45,9 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("kernel", [gather._gather, loss._loss, adamw._sum_squares, adamw._update])
+@pytest.mark.parametrize(
+    "kernel", [fused_step._gather, fused_step._loss, adamw._sum_squares, adamw._update]
+)
 def test_a_kernel_compiles_without_spilling(
     kernel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

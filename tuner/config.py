@@ -1,0 +1,469 @@
+"""The frozen, typed records that travel through the program.
+Nothing here imports anything heavy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import keyword
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, Field
+
+from tuner.files.plain import Label
+from tuner.settings import Flag, Settings
+
+# What one epoch of a training came to.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRecord:
+    """One finished epoch: losses per window on scaled values, and the clock after validation."""
+
+    epoch: int
+    """Counted from 1."""
+    train_loss: float
+    """Mean over the windows trained on, each under the weights and the dropout it met."""
+    val_loss: float | None
+    """Exact mean over all validation windows, under the weights at the end of the epoch; None where
+    the epoch was not validated."""
+    learning_rate: float
+    """What this epoch was trained with."""
+    elapsed_s: float
+    """`wall_clock_s` so far."""
+
+
+# How code that is not tuner's is named: as text, before anything is imported.
+
+
+LIBRARY = "neuralforecast"
+"""Before a colon: the library whose model classes are networks here, `neuralforecast:TCN`."""
+
+_MODULE = re.compile(r"[\w.]+|.+\.py")
+
+
+def library_class(model: str) -> str | None:
+    """The name of neuralforecast's class, where a model is named as `neuralforecast:NAME`."""
+    library, colon, name = model.partition(":")
+    return name if colon and library == LIBRARY else None
+
+
+def names_own_code(model: str) -> bool:
+    """Whether a model is a class of the user's own, neither built in nor neuralforecast's."""
+    return ":" in model and library_class(model) is None
+
+
+def names_file(reference: str) -> bool:
+    """Whether an import string names a file, `path/to/file.py:name`."""
+    return reference.rpartition(":")[0].endswith(".py")
+
+
+def is_name(text: str) -> bool:
+    """Whether Python takes it for a name."""
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _reference(model: str) -> str:
+    """A name, or an import string whose class can be written into a script as it is."""
+    location, colon, name = model.rpartition(":")
+    if colon and not (_MODULE.fullmatch(location) and is_name(name)):
+        raise ValueError(
+            f"{model!r} is no import string; expected package.module:Class or path/to/file.py:Class"
+        )
+    return model
+
+
+NetworkName = Annotated[Label, AfterValidator(_reference)]
+"""A built-in network, a model of neuralforecast, or a class of the user's own."""
+
+
+# What a user adds to the training loss, as a record. Nothing here is imported or called.
+
+
+LARGEST_WEIGHT = 1e30
+
+
+def _own(term: str) -> str:
+    if not names_own_code(term):
+        raise ValueError(
+            f"{term!r} is no function or class of yours; expected FILE.py:name or "
+            "package.module:name"
+        )
+    return term
+
+
+class LossTerm(Settings):
+    """training loss = quantile loss + `weight` x `term`; whatever is judged is the former alone."""
+
+    term: Annotated[NetworkName, AfterValidator(_own)]
+    """`FILE.py:name` or `package.module:name`, of a function or a class."""
+    weight: Annotated[float, Field(strict=True, ge=0, le=LARGEST_WEIGHT)] | Label
+    """0 or more, or the name of the hyperparameter that it is."""
+
+    @property
+    def hyperparameter(self) -> str | None:
+        """The one that the weight is; None where it is a number."""
+        return self.weight if isinstance(self.weight, str) else None
+
+    def weight_in(self, own: Mapping[str, float | int | str | bool]) -> float:
+        """The weight in a configuration with these hyperparameters of its own.
+
+        Raises:
+            KeyError: the weight is none of them.
+        """
+        return float(own[self.weight] if isinstance(self.weight, str) else self.weight)
+
+    def in_words(self) -> str:
+        """Without the folder, e.g. `lambda_physics x physics.py:continuity`."""
+        return f"{self.weight} x {self.term.rpartition('/')[2]}"
+
+
+# The sizes that a network is built for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShapes:
+    """Sizes a task asks of a model.
+
+    Legend used in every shape comment: B batch, L input_size, T horizon, C n_targets, P n_past
+    (covariates known only up to now), F n_future (covariates known over the horizon too), S
+    n_static, Q n_quantiles, H hidden size.
+    """
+
+    input_size: int
+    horizon: int
+    n_targets: int
+    n_past: int
+    n_future: int
+    n_static: int
+    n_quantiles: int
+    positions: tuple[tuple[float, float], ...] = ()
+    """Where each target is, in one unit of length; empty where the task does not say."""
+
+    def sizes(self) -> dict[str, int]:
+        """The numbers alone, by name."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "positions"}
+
+
+OBJECTIVES = ("wall_clock_s", "test_mql")
+"""The two objectives of every study, both minimised, in this order."""
+
+MANY = 1_000_000
+"""More than anybody means by a number of trials, epochs or seeds, which every database can hold."""
+MOST_SEARCHES = 100
+"""Of one variant, in one group."""
+MOST_ACCUMULATED = 1024
+"""Batches of one update: all of them are in one capture."""
+
+
+class StopReason(StrEnum):
+    """Why a training ended. The outcome is data: only misuse raises."""
+
+    CONVERGED = "converged"
+    EPOCH_LIMIT = "epoch_limit"
+    TIME_LIMIT = "time_limit"
+    PRUNED = "pruned"
+    DIVERGED = "diverged"
+    OUT_OF_MEMORY = "out_of_memory"
+    ERROR = "error"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def completed(self) -> bool:
+        """True when the training has objective values
+        (its clock is censored unless it converged).
+        """
+        return self in (StopReason.CONVERGED, StopReason.EPOCH_LIMIT, StopReason.TIME_LIMIT)
+
+
+class Backend(StrEnum):
+    """How the same mathematics is executed. What `auto` came to is recorded with the trial."""
+
+    AUTO = "auto"
+    EAGER = "eager"
+    GRAPH = "graph"
+    COMPILE = "compile"
+    TRITON = "triton"
+
+
+class Precision(StrEnum):
+    """Arithmetic of the matrix products."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    """With a scaled loss, as its small gradients would be 0 otherwise."""
+
+    @property
+    def half(self) -> bool:
+        """Whether the forward pass is in 16 bits, the weights still in fp32."""
+        return self in (Precision.BF16, Precision.FP16)
+
+
+class CompileMode(StrEnum):
+    """How hard torch.compile tries, by torch's names: docs/settings.md says what each means."""
+
+    DEFAULT = "default"
+    REDUCE_OVERHEAD = "reduce-overhead"
+    MAX_AUTOTUNE = "max-autotune"
+
+
+SamplerName = Literal["auto", "alternate", "kg", "gp", "tpe", "nsga2", "random", "qmc"]
+"""Who chooses the next configuration; `search/sampler.py` says how each is made."""
+
+SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
+
+
+class MqlSplit(StrEnum):
+    """Whose MQL is the second objective of a study."""
+
+    TEST = "test"
+    VAL = "val"
+    ORIGINS = "origins"
+    """The test split but for its last block, which only a confirmation opens."""
+
+
+class Objective(StrEnum):
+    """What the error of a forecast is measured in."""
+
+    MQL = "mql"
+    """The units of the data: a column of large values counts more."""
+    SCALED = "scaled"
+    """Of each series and column, its mean change from one training row to the next: all columns
+    count alike."""
+
+
+Value = float | int | str | bool
+"""Of a hyperparameter."""
+
+BUILT_IN = ("learning_rate", "weight_decay", "dropout", "hidden_size", "batch_size")
+"""The hyperparameters that tuner itself knows, in the order of tables."""
+
+
+OF_THE_TASK = ("input_size",)
+"""Hyperparameters of the user's that change what is forecast from: no network is built with one."""
+
+OF_TRAINING = ("accumulate",)
+"""Those that change how it is trained, in place of a setting of the same name: no network is built
+with one, either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hyperparameters:
+    """One configuration of the search space, in the values training uses (never encoded)."""
+
+    learning_rate: float
+    weight_decay: float
+    batch_size: int
+    dropout: float | None = None
+    """None where the network takes none, as with `hidden_size`."""
+    hidden_size: int | None = None
+    own: Mapping[str, Value] = field(default_factory=dict, hash=False)
+    """Those of the network's own, by their names."""
+    of_program: bool = False
+    """Whether they are a program's: then all of them are in `own`, and the fields hold nothing."""
+    loss_weight: str | None = field(default=None, compare=False)
+    """Which of `own` weighs the user's term in the training loss, and is no network's."""
+    of_training: tuple[str, ...] = OF_TRAINING
+    """Of its own, those that stand for a setting of training. In a study of before that setting
+    existed, one of its name is the network's."""
+
+    def as_dict(self) -> dict[str, Value]:
+        """All of them by name, the built-in ones first."""
+        if self.of_program:
+            return dict(self.own)
+        found: dict[str, Value] = {}
+        for name in BUILT_IN:
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = value
+        return found | dict(sorted(self.own.items()))
+
+    @property
+    def of_network(self) -> dict[str, Value]:
+        """Of its own hyperparameters, those that the network is built with."""
+        apart = (*OF_THE_TASK, *self.of_training, self.loss_weight)
+        return {name: value for name, value in self.own.items() if name not in apart}
+
+    @property
+    def input_size(self) -> int | None:
+        """Rows that the network sees of each window; None: as many as the task says."""
+        found = self.own.get("input_size")
+        return None if found is None else int(found)
+
+    @property
+    def accumulate(self) -> int | None:
+        """Batches that make up one update; None: as many as the settings of training say."""
+        mine = "accumulate" in self.of_training and not self.of_program
+        found = self.own.get("accumulate") if mine else None
+        return None if found is None else int(found)
+
+    @staticmethod
+    def of(
+        params: Mapping[str, Value],
+        of_training: tuple[str, ...] = OF_TRAINING,
+        *,
+        loss: LossTerm | None = None,
+    ) -> Hyperparameters:
+        """The typed record of a trial's true values; `loss` is what its training adds to the loss.
+
+        Raises:
+            KeyError: no learning rate, weight decay or batch size is among them.
+        """
+        dropout, hidden_size = params.get("dropout"), params.get("hidden_size")
+        return Hyperparameters(
+            learning_rate=float(params["learning_rate"]),
+            weight_decay=float(params["weight_decay"]),
+            batch_size=int(params["batch_size"]),
+            dropout=None if dropout is None else float(dropout),
+            hidden_size=None if hidden_size is None else int(hidden_size),
+            own={name: value for name, value in params.items() if name not in BUILT_IN},
+            loss_weight=None if loss is None else loss.hyperparameter,
+            of_training=of_training,
+        )
+
+    @staticmethod
+    def for_program(params: Mapping[str, Value]) -> Hyperparameters:
+        """Those of a program: whatever it has, and nothing that it must have."""
+        built_in = {name: params[name] for name in BUILT_IN if name in params}
+        return Hyperparameters(
+            learning_rate=0.0,
+            weight_decay=0.0,
+            batch_size=0,
+            own=built_in | dict(sorted(params.items())),
+            of_program=True,
+        )
+
+
+def shapes_seen(shapes: ModelShapes, hyperparameters: Hyperparameters) -> ModelShapes:
+    """The sizes of a task as a configuration sees it: maybe less of each window's past."""
+    return dataclasses.replace(shapes, input_size=hyperparameters.input_size or shapes.input_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """Which network: a built-in name, or `package.module:Class`
+    of the user's own, with its fixed settings.
+    """
+
+    model: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TrainingSettings(Settings):
+    """The protocol's fixed settings (the reference job's values are the defaults): the table
+    `[training]` of a study file, part of what a study is, and what `fit` goes by.
+
+    A setting is declared here, with its bounds and, where a launch may say it, its flag.
+    """
+
+    max_epochs: Annotated[
+        int,
+        Field(gt=0, le=MANY),
+        Flag("--max-epochs", "Epoch limit of a trial (the variant's: 200).", "N"),
+    ] = 200
+    patience: Annotated[int, Field(gt=0, le=MANY)] = 10
+    min_delta: Annotated[float, Field(ge=0)] = 1e-5
+    gradient_clip: Annotated[float, Field(gt=0)] = 1.0
+    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 0.999
+    time_limit_s: Annotated[float | None, Field(gt=0)] = None
+    precision: Annotated[
+        Precision, Flag("--precision", "Arithmetic of the matrix products (fp32).")
+    ] = Precision.FP32
+    backend: Annotated[Backend, Flag("--backend", "How the mathematics is executed (auto).")] = (
+        Backend.AUTO
+    )
+    accumulate: Annotated[
+        int,
+        Field(gt=0, le=MOST_ACCUMULATED),
+        Flag("--accumulate", "Batches whose gradients make up one update (the variant's: 1).", "N"),
+    ] = 1
+    """Batches whose gradients make up one update: a mean over all their windows."""
+    checkpoint_activations: Annotated[
+        bool,
+        Field(strict=True),
+        Flag(
+            "--checkpoint-activations",
+            "Compute the network's blocks again for the backward pass: less memory, more time, the "
+            "same bits (the variant's: no).",
+        ),
+    ] = False
+    """Keep the inputs of the network's blocks only, and compute the rest again backward."""
+    compile_mode: Annotated[
+        CompileMode,
+        Flag("--compile-mode", "How hard --backend compile tries, on a GPU (default)."),
+    ] = CompileMode.DEFAULT
+    """With the backend `compile` on a GPU, and only there."""
+    validate_every: Annotated[
+        int,
+        Field(gt=0, le=MANY),
+        Flag("--validate-every", "Epochs from one validation to the next (the variant's: 1).", "N"),
+    ] = 1
+    """Epochs from one validation to the next; after the last one there always is one."""
+    loss: LossTerm | None = None
+    """What is added to the quantile loss that is trained on."""
+
+    def unusual(self) -> list[str]:
+        """Settings that came after `_FIRST`, and are not their default."""
+        names = [name for name in TrainingSettings.model_fields if name not in _FIRST]
+        return [name for name in names if getattr(self, name) != getattr(_USUAL, name)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, in the stored form: a setting that came later is there where it is not its
+        default, so that what was stored before it existed keeps its identity.
+        """
+        return self.model_dump(include={*_FIRST, *self.unusual()})
+
+    def protocol(self) -> dict[str, Any]:
+        """The same of what decides what a training computes, and in how much memory; the others say
+        how it is executed.
+        """
+        return {name: value for name, value in self.as_dict().items() if name not in EXECUTED}
+
+
+_FIRST = (
+    "max_epochs",
+    "patience",
+    "min_delta",
+    "gradient_clip",
+    "learning_rate_decay",
+    "time_limit_s",
+    "precision",
+    "backend",
+)
+EXECUTED = ("backend", "compile_mode", "time_limit_s")
+"""The settings that say how a training is executed."""
+_USUAL = TrainingSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Everything one training needs beside the data and the device."""
+
+    architecture: Architecture
+    hyperparameters: Hyperparameters
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        loss, given = self.training.loss, self.hyperparameters
+        if loss is not None and given.loss_weight is None:  # a network is built with the others
+            told = dataclasses.replace(given, loss_weight=loss.hyperparameter)
+            object.__setattr__(self, "hyperparameters", told)
+
+    @property
+    def loss_weight(self) -> float:
+        """Of the user's term in the training loss; 0 where there is none."""
+        loss = self.training.loss
+        return 0.0 if loss is None else loss.weight_in(self.hyperparameters.own)
+
+    @property
+    def accumulate(self) -> int:
+        """Batches that make up one update: the searched number, else the fixed one."""
+        searched = self.hyperparameters.accumulate
+        return self.training.accumulate if searched is None else searched

@@ -1,0 +1,588 @@
+"""The range of one hyperparameter: numbers on a scale, whole numbers, powers of two, or choices.
+
+Each range has two faces. The *stored* one holds true values (64, exactly 0, "layer"); the *encoded*
+one is what a sampler searches: logarithms are its distributions' business, sizes are exponents of
+two. Beside these, a value has a place: coordinates from 0 to 1, in which configurations are near or
+far. A choice among three or more has a coordinate for each, of which the largest is chosen, so that
+none of them lies between two others.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeGuard, cast
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
+
+from tuner.config import Value
+from tuner.files.plain import Prose, excerpt
+from tuner.files.toml_file import NO_SUCH_TYPE
+
+__all__ = [
+    "LARGEST_SIZE",
+    "LARGEST_VALUE",
+    "ZERO_SHARE",
+    "AnyRange",
+    "ChoiceRange",
+    "ChoiceValue",
+    "FloatRange",
+    "IntRange",
+    "Levels",
+    "OwnRange",
+    "Range",
+    "RangeOfNumbers",
+    "RangeOfSizes",
+    "SizeRange",
+    "is_number",
+    "is_whole",
+]
+
+
+# What all ranges have in common: a reason, a condition, and two faces of their values.
+
+
+LARGEST_SIZE, LARGEST_VALUE = 1 << 30, 1e30
+"""Beyond any network and any learning rate; within what databases and samplers can hold."""
+
+LONGEST_CHOICE = 200
+"""Characters."""
+
+Number = float | int
+
+
+def _shown(value: Value) -> Value:
+    if isinstance(value, str) and not (value.isprintable() and 0 < len(value) <= LONGEST_CHOICE):
+        raise ValueError(
+            f"{excerpt(repr(value))} is no choice; expected printable text of at most "
+            f"{LONGEST_CHOICE} characters"
+        )
+    return value
+
+
+def _kept_whole(value: Any) -> Any:
+    """Beyond its bounds a whole number would be taken for one that is none."""
+    if isinstance(value, int) and abs(value) > LARGEST_SIZE:
+        raise ValueError(
+            f"{excerpt(str(value))} is too large for a whole number; expected {LARGEST_SIZE} at "
+            "most, or a number with a point"
+        )
+    return value
+
+
+ChoiceValue = Annotated[
+    bool
+    | Annotated[int, Field(ge=-LARGEST_SIZE, le=LARGEST_SIZE)]
+    | Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
+    | str,
+    BeforeValidator(_kept_whole),
+    AfterValidator(_shown),
+]
+"""Text, a number, or true and false."""
+
+
+def _several(values: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    if values == ():
+        raise ValueError("names no value; expected one, or a list of some")
+    return values if isinstance(values, tuple) else (values,)
+
+
+Condition = Annotated[
+    dict[str, Annotated[ChoiceValue | tuple[ChoiceValue, ...], AfterValidator(_several)]],
+    Field(min_length=1),
+]
+"""The values of others with which a hyperparameter is there."""
+
+
+class Range(BaseModel):
+    """What all ranges have in common."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    reason: Prose = ""
+    when: Condition | None = None
+
+    @property
+    def condition(self) -> Mapping[str, tuple[Value, ...]]:
+        """By the names of others, the values with which this one is there; empty: always."""
+        # The type of the field names what a file may say: one value, or a list.
+        return cast("Mapping[str, tuple[Value, ...]]", self.when or {})
+
+    @property
+    def coordinates(self) -> int:
+        """How many a place has in this range."""
+        return 1
+
+    @property
+    def levels(self) -> int | None:
+        """How many values there are; None where they are not counted."""
+        return None
+
+    def at(self, place: Sequence[float]) -> Value:
+        """The encoded value at a place."""
+        raise NotImplementedError
+
+    def spread(self, share: float) -> Value:
+        """The encoded value of such a share of the range: those of evenly spread shares are."""
+        return self.at([share])
+
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest stored value, of numbers."""
+        raise NotImplementedError
+
+    def in_words(self) -> str:
+        """Where it goes."""
+        raise NotImplementedError
+
+    def definition(self, *, kind: bool) -> dict[str, Any]:
+        """What identifies it (a reason is prose and may change); `kind`: also which kind it is."""
+        left_out = {"reason"} if kind else {"reason", "type", "powers_of_two"}
+        return self.model_dump(mode="json", exclude=left_out, exclude_none=True)
+
+
+class Levels(Range):
+    """A range of finitely many values: each has an equal part of the one coordinate."""
+
+    @property
+    def levels(self) -> int:
+        raise NotImplementedError
+
+    def value(self, level: int) -> Value:
+        """The encoded value number `level`, from 0."""
+        raise NotImplementedError
+
+    def decode(self, encoded: Value) -> Value:
+        """The stored value."""
+        raise NotImplementedError
+
+    def values(self) -> tuple[Value, ...]:
+        """All stored values."""
+        return tuple(self.decode(self.value(level)) for level in range(self.levels))
+
+    def level(self, encoded: Value) -> int:
+        """Which one an encoded value is."""
+        raise NotImplementedError
+
+    @property
+    def single(self) -> bool:
+        return self.levels == 1
+
+    def at(self, place: Sequence[float]) -> Value:
+        """The encoded value at a place."""
+        return self.value(min(math.floor(place[0] * self.levels), self.levels - 1))
+
+    def place(self, encoded: Value) -> tuple[float, ...]:
+        """The middle of the part that belongs to an encoded value."""
+        return ((self.level(encoded) + 0.5) / self.levels,)
+
+
+def is_number(value: Value) -> TypeGuard[float]:
+    """True for a finite number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_whole(value: Value) -> TypeGuard[float]:
+    """True for a whole number, also where it is written as a float."""
+    return is_number(value) and float(value).is_integer()
+
+
+def check_order(low: float, high: float) -> None:
+    """Raises ValueError where `low` is above `high`."""
+    if low > high:
+        raise ValueError(f"low = {low:g} is above high = {high:g}; swap them")
+
+
+# Choices, which have no order.
+
+
+MOST_CHOICES = 64
+
+
+class ChoiceRange(Levels):
+    """One of `choices`, which have no order."""
+
+    choices: Annotated[tuple[ChoiceValue, ...], Field(min_length=1, max_length=MOST_CHOICES)]
+    type: Literal["choice"] = "choice"
+
+    @model_validator(mode="after")
+    def _check(self) -> ChoiceRange:
+        kinds = {_kind(choice) for choice in self.choices}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"choices are {' and '.join(sorted(kinds))}; expected one kind, such as text alone"
+            )
+        for i, choice in enumerate(self.choices):
+            if choice in self.choices[:i]:
+                raise ValueError(f"choices hold {choice!r} twice; leave one out")
+        return self
+
+    def stored(self) -> BaseDistribution:
+        return CategoricalDistribution(self.choices)
+
+    def encoded(self) -> BaseDistribution:
+        return self.stored()
+
+    def encode(self, value: Value) -> Value:
+        return self.choices[self.level(value)]
+
+    def decode(self, encoded: Value) -> Value:
+        return encoded
+
+    @property
+    def levels(self) -> int:
+        return len(self.choices)
+
+    def bounds(self) -> tuple[float, float]:
+        numbers = [each for each in self.choices if is_number(each)]
+        return min(numbers), max(numbers)
+
+    def in_words(self) -> str:
+        return " or ".join(str(each) for each in self.choices)
+
+    def value(self, level: int) -> Value:
+        return self.choices[level]
+
+    def level(self, encoded: Value) -> int:
+        return self.choices.index(encoded)
+
+    @property
+    def coordinates(self) -> int:
+        return 1 if self.levels <= 2 else self.levels  # noqa: PLR2004 - two lie on one line
+
+    def at(self, place: Sequence[float]) -> Value:
+        if self.coordinates == 1:
+            return super().at(place)
+        return self.choices[max(range(self.levels), key=lambda i: place[i])]
+
+    def spread(self, share: float) -> Value:
+        return super().at([share])
+
+    def place(self, encoded: Value) -> tuple[float, ...]:
+        if self.coordinates == 1:
+            return super().place(encoded)
+        chosen = self.level(encoded)
+        return tuple(1.0 if i == chosen else 0.0 for i in range(self.levels))
+
+    def nearest(self, value: Value) -> Value | None:
+        """The choice itself; None where it is none of them."""
+        return value if self.outside(value) is None else None
+
+    def outside(self, value: Value) -> str | None:
+        same_kind = _kind(value) == _kind(self.choices[0])
+        if same_kind and value in self.choices:
+            return None
+        return f"{value!r} is none of {', '.join(repr(each) for each in self.choices)}"
+
+
+def _kind(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, str):
+        return "text"
+    return "numbers"
+
+
+# Numbers on a scale.
+
+
+ZERO_SHARE = 0.1
+"""Where a logarithmic range includes zero, this share of the encoded range means exactly 0."""
+SAFE_LOW = 1e-200
+"""Logarithmic ranges from here on have no number that rounds to 0, up to any `high`."""
+
+
+class FloatRange(Range):
+    """`low` to `high`, on a `log` or `linear` scale. `zero` adds exactly 0 below a log range."""
+
+    low: Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
+    high: Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
+    scale: Literal["log", "linear"] = "linear"
+    zero: bool = False
+    type: Literal["float"] = "float"
+
+    @model_validator(mode="after")
+    def _check(self) -> FloatRange:
+        check_order(self.low, self.high)
+        if self.scale == "log" and self.low <= 0:
+            raise ValueError(
+                f"a log range cannot start at {self.low:g}: expected low > 0; "
+                "to include exactly 0, keep low > 0 and set zero = true"
+            )
+        if self.scale == "log" and self._encoded_low < sys.float_info.min:
+            raise ValueError(
+                f"low = {self.low:g} is too small for a log range"
+                f"{' with zero = true' if self.zero else ''}; expected {SAFE_LOW:g} or more"
+            )
+        if self.zero and self.scale != "log":
+            raise ValueError(
+                "zero = true belongs to a log range; a linear range simply starts at low = 0"
+            )
+        return self
+
+    @property
+    def single(self) -> bool:
+        return self.low == self.high and not self.zero
+
+    def bounds(self) -> tuple[float, float]:
+        return 0.0 if self.zero else self.low, self.high
+
+    def in_words(self) -> str:
+        return f"{'0, or ' if self.zero else ''}{self.low:g} to {self.high:g}, {self.scale}"
+
+    def stored(self) -> BaseDistribution:
+        if self.zero:
+            return FloatDistribution(0.0, self.high)
+        return FloatDistribution(self.low, self.high, log=self.scale == "log")
+
+    def encoded(self) -> BaseDistribution:
+        return FloatDistribution(self._encoded_low, self.high, log=self.scale == "log")
+
+    @property
+    def _encoded_low(self) -> float:
+        if not self.zero:
+            return self.low
+        return float(self.low * (self.low / self.high) ** (ZERO_SHARE / (1 - ZERO_SHARE)))
+
+    def encode(self, value: Value) -> Value:
+        return self._encoded_low if self.means_zero(value) else float(value)
+
+    def decode(self, encoded: Value) -> Value:
+        return 0.0 if self.means_zero(encoded) else float(encoded)
+
+    def means_zero(self, value: Value) -> bool:
+        """Whether an encoded or a stored value stands for exactly 0 below a logarithmic range."""
+        return self.zero and float(value) < self.low
+
+    def at(self, place: Sequence[float]) -> Value:
+        """The encoded value at a place."""
+        share = place[0]
+        if self.scale == "linear":
+            return self.low + share * (self.high - self.low)
+        low, high = math.log(self._encoded_low), math.log(self.high)
+        return min(max(math.exp(low + share * (high - low)), self._encoded_low), self.high)
+
+    def place(self, encoded: Value) -> tuple[float, ...]:
+        """Where an encoded value lies; the inverse of `at`."""
+        low, high, value = self._encoded_low, self.high, float(encoded)
+        if self.scale == "log":
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return ((value - low) / (high - low) if high > low else 0.5,)
+
+    def nearest(self, value: Value) -> Value | None:
+        """The stored value that is nearest to `value`; None to what is no number."""
+        if not is_number(value):
+            return None
+        if self.means_zero(value):
+            return 0.0
+        return min(max(float(value), self.low), self.high)
+
+    def outside(self, value: Value) -> str | None:
+        """What is wrong with a stored value; None where it is in the range."""
+        if not is_number(value):
+            return f"{value!r} is no number"
+        if (self.zero and value == 0) or self.low <= float(value) <= self.high:
+            return None
+        return f"{value:g} is outside {self.low:g} to {self.high:g}"
+
+
+# Whole numbers: powers of two, or in steps.
+
+
+class SizeRange(Levels):
+    """Powers of two from `low` to `high`: sizes that tensor cores like, searched by exponent."""
+
+    low: Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
+    high: Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
+    type: Literal["int"] = "int"
+    powers_of_two: Literal[True] = True
+
+    @model_validator(mode="after")
+    def _check(self) -> SizeRange:
+        check_order(self.low, self.high)
+        for key, size in (("low", self.low), ("high", self.high)):
+            if size & (size - 1):
+                raise ValueError(
+                    f"{key} = {size} is no power of two; "
+                    f"expected e.g. {1 << (size.bit_length() - 1)}"
+                )
+        return self
+
+    def stored(self) -> BaseDistribution:
+        return IntDistribution(self.low, self.high)
+
+    def encoded(self) -> BaseDistribution:
+        return IntDistribution(self.low.bit_length() - 1, self.high.bit_length() - 1)
+
+    def encode(self, value: Value) -> Value:
+        return round(math.log2(float(value)))
+
+    def decode(self, encoded: Value) -> Value:
+        return 1 << int(encoded)
+
+    @property
+    def levels(self) -> int:
+        return self.high.bit_length() - self.low.bit_length() + 1
+
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def in_words(self) -> str:
+        return f"{self.low} to {self.high}, powers of two"
+
+    def value(self, level: int) -> Value:
+        return self.low.bit_length() - 1 + level
+
+    def level(self, encoded: Value) -> int:
+        return int(encoded) - (self.low.bit_length() - 1)
+
+    def nearest(self, value: Value) -> Value | None:
+        """The power of two that is nearest on a logarithmic scale; None to what is no number."""
+        if not is_number(value):
+            return None
+        exponent = round(math.log2(value)) if value > 0 else 0
+        return 1 << min(max(exponent, self.low.bit_length() - 1), self.high.bit_length() - 1)
+
+    def outside(self, value: Value) -> str | None:
+        if not is_whole(value):
+            return f"{value!r} is no whole number"
+        power = int(value) > 0 and int(value) & (int(value) - 1) == 0
+        if power and self.low <= value <= self.high:
+            return None
+        powers = "" if power else " (powers of two)"
+        return f"{value:g} is outside {self.low:g} to {self.high:g}{powers}"
+
+
+class IntRange(Levels):
+    """Whole numbers from `low` on in steps of `step`, up to `high`."""
+
+    low: Annotated[int, Field(ge=-LARGEST_SIZE, le=LARGEST_SIZE)]
+    high: Annotated[int, Field(ge=-LARGEST_SIZE, le=LARGEST_SIZE)]
+    step: Annotated[int, Field(ge=1, le=LARGEST_SIZE)] = 1
+    type: Literal["int"] = "int"
+    powers_of_two: Literal[False] = Field(False, exclude=True)
+
+    @model_validator(mode="after")
+    def _check(self) -> IntRange:
+        check_order(self.low, self.high)
+        if (self.high - self.low) % self.step:
+            last = self.high - (self.high - self.low) % self.step
+            raise ValueError(
+                f"high = {self.high} is no whole number of steps of {self.step} from low = "
+                f"{self.low}; expected e.g. {last}"
+            )
+        return self
+
+    def stored(self) -> BaseDistribution:
+        return IntDistribution(self.low, self.high, step=self.step)
+
+    def encoded(self) -> BaseDistribution:
+        return self.stored()
+
+    def encode(self, value: Value) -> Value:
+        return int(value)
+
+    def decode(self, encoded: Value) -> Value:
+        return int(encoded)
+
+    @property
+    def levels(self) -> int:
+        return (self.high - self.low) // self.step + 1
+
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def in_words(self) -> str:
+        steps = f", steps of {self.step}" if self.step > 1 else ""
+        return f"{self.low} to {self.high}{steps}"
+
+    def value(self, level: int) -> Value:
+        return self.low + level * self.step
+
+    def level(self, encoded: Value) -> int:
+        return round((int(encoded) - self.low) / self.step)
+
+    def nearest(self, value: Value) -> Value | None:
+        if not is_number(value):
+            return None
+        return self.value(min(max(round((value - self.low) / self.step), 0), self.levels - 1))
+
+    def outside(self, value: Value) -> str | None:
+        if not is_whole(value):
+            return f"{value!r} is no whole number"
+        if self.low <= value <= self.high and (int(value) - self.low) % self.step == 0:
+            return None
+        steps = f" in steps of {self.step}" if self.step > 1 else ""
+        return f"{value:g} is outside {self.low} to {self.high}{steps}"
+
+
+# A range as a file declares it: its `type` says which it is, or the name of what it is for.
+
+
+AnyRange = FloatRange | SizeRange | IntRange | ChoiceRange
+"""Any of them."""
+
+
+def _kind_of(value: Any, unsaid: str | None) -> str | None:
+    """Which range a table describes; `unsaid` where it does not say."""
+    if isinstance(value, Range):
+        return type(value).__name__
+    said = value.get("type") if isinstance(value, Mapping) else None
+    if said is None:
+        return unsaid
+    if said == "int":
+        return "SizeRange" if value.get("powers_of_two") is True else "IntRange"
+    named = {"float": "FloatRange", "choice": "ChoiceRange"}
+    return named.get(said) if isinstance(said, str) else None
+
+
+def _float_kind(value: Any) -> str | None:
+    return _kind_of(value, "FloatRange")
+
+
+def _size_kind(value: Any) -> str | None:
+    return _kind_of(value, "SizeRange")
+
+
+def _own_kind(value: Any) -> str | None:
+    return _kind_of(value, None)
+
+
+_Float = Annotated[FloatRange, Tag("FloatRange")]
+_Size = Annotated[SizeRange, Tag("SizeRange")]
+_Int = Annotated[IntRange, Tag("IntRange")]
+_Choice = Annotated[ChoiceRange, Tag("ChoiceRange")]
+_OF_NUMBERS = 'Input should have type = "float" or "choice"'
+_OF_SIZES = 'Input should have type = "int" or "choice"'
+_OF_OWN = 'Input should have type = "float", "int" or "choice"'
+
+RangeOfNumbers = Annotated[
+    _Float | _Choice,
+    Discriminator(_float_kind, custom_error_message=_OF_NUMBERS, custom_error_type=NO_SUCH_TYPE),
+]
+"""Of a hyperparameter that is a number: a range, unless it says otherwise."""
+RangeOfSizes = Annotated[
+    _Size | _Int | _Choice,
+    Discriminator(_size_kind, custom_error_message=_OF_SIZES, custom_error_type=NO_SUCH_TYPE),
+]
+"""Of a hyperparameter that is a size: powers of two, unless it says otherwise."""
+OwnRange = Annotated[
+    _Float | _Size | _Int | _Choice,
+    Discriminator(_own_kind, custom_error_message=_OF_OWN, custom_error_type=NO_SUCH_TYPE),
+]
+"""Of a hyperparameter of the user's own, which says what it is."""
