@@ -230,6 +230,17 @@ class TrainingSettings(Settings):
     A setting is declared here, with its bounds and, where a launch may say it, its flag.
     """
 
+    first = (
+        "max_epochs",
+        "patience",
+        "min_delta",
+        "gradient_clip",
+        "learning_rate_decay",
+        "time_limit_s",
+        "precision",
+        "backend",
+    )
+
     max_epochs: Annotated[
         int,
         Field(gt=0, le=MANY),
@@ -276,17 +287,6 @@ class TrainingSettings(Settings):
     loss: LossTerm | None = None
     """What is added to the quantile loss that is trained on."""
 
-    def unusual(self) -> list[str]:
-        """Settings that came after `_FIRST`, and are not their default."""
-        names = [name for name in TrainingSettings.model_fields if name not in _FIRST]
-        return [name for name in names if getattr(self, name) != getattr(_USUAL, name)]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, in the stored form: a setting that came later is there where it is not its
-        default, so that what was stored before it existed keeps its identity.
-        """
-        return self.model_dump(include={*_FIRST, *self.unusual()})
-
     def protocol(self) -> dict[str, Any]:
         """The same of what decides what a training computes, and in how much memory; the others say
         how it is executed.
@@ -294,19 +294,8 @@ class TrainingSettings(Settings):
         return {name: value for name, value in self.as_dict().items() if name not in EXECUTED}
 
 
-_FIRST = (
-    "max_epochs",
-    "patience",
-    "min_delta",
-    "gradient_clip",
-    "learning_rate_decay",
-    "time_limit_s",
-    "precision",
-    "backend",
-)
 EXECUTED = ("backend", "compile_mode", "time_limit_s")
 """The settings that say how a training is executed."""
-_USUAL = TrainingSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from tuner.config.references import NetworkName, names_own_code
 from tuner.files.plain import Label
@@ -23,12 +23,18 @@ def _own(term: str) -> str:
     return term
 
 
+def _weight(weight: float | str) -> float | str:
+    if not isinstance(weight, str) and not 0 <= weight <= LARGEST_WEIGHT:
+        raise ValueError(f"must be 0 or more, not {weight:g}; or the name of a hyperparameter")
+    return weight
+
+
 class LossTerm(Settings):
     """training loss = quantile loss + `weight` x `term`; whatever is judged is the former alone."""
 
     term: Annotated[NetworkName, AfterValidator(_own)]
     """`FILE.py:name` or `package.module:name`, of a function or a class."""
-    weight: Annotated[float, Field(strict=True, ge=0, le=LARGEST_WEIGHT)] | Label
+    weight: Annotated[float | Label, AfterValidator(_weight)]
     """0 or more, or the name of the hyperparameter that it is."""
 
     @property

@@ -114,7 +114,7 @@ def test_an_upgraded_study_is_read_and_worked_on(old_url: str) -> None:
     assert check_database(parse_url(old_url)).findings == ()
     database = open_database(parse_url(old_url))
     study = open_study(database, STUDY)
-    assert study.policy() == SearchPolicy(prune=True), "as it was, though others are new"
+    assert study.policy() == SearchPolicy(), "as it was, though others are new"
     assert [row.epoch for row in study.epochs.of_trial(0)] == [1, 2, 3, 4]
     study.epochs.write(0, 1, [EpochRow(1, 0.5, 0.5, 1e-3, 1.0, repeat=1)])
     assert (study.ledger.counts().finished, study.ledger.counts().budget) == (3, 9)
