@@ -96,12 +96,18 @@ def _own(term: str) -> str:
     return term
 
 
+def _weight(weight: float | str) -> float | str:
+    if not isinstance(weight, str) and not 0 <= weight <= LARGEST_WEIGHT:
+        raise ValueError(f"must be 0 or more, not {weight:g}; or the name of a hyperparameter")
+    return weight
+
+
 class LossTerm(Settings):
     """training loss = quantile loss + `weight` x `term`; whatever is judged is the former alone."""
 
     term: Annotated[NetworkName, AfterValidator(_own)]
     """`FILE.py:name` or `package.module:name`, of a function or a class."""
-    weight: Annotated[float, Field(strict=True, ge=0, le=LARGEST_WEIGHT)] | Label
+    weight: Annotated[float | Label, AfterValidator(_weight)]
     """0 or more, or the name of the hyperparameter that it is."""
 
     @property
@@ -362,6 +368,17 @@ class TrainingSettings(Settings):
     A setting is declared here, with its bounds and, where a launch may say it, its flag.
     """
 
+    first = (
+        "max_epochs",
+        "patience",
+        "min_delta",
+        "gradient_clip",
+        "learning_rate_decay",
+        "time_limit_s",
+        "precision",
+        "backend",
+    )
+
     max_epochs: Annotated[
         int,
         Field(gt=0, le=MANY),
@@ -408,17 +425,6 @@ class TrainingSettings(Settings):
     loss: LossTerm | None = None
     """What is added to the quantile loss that is trained on."""
 
-    def unusual(self) -> list[str]:
-        """Settings that came after `_FIRST`, and are not their default."""
-        names = [name for name in TrainingSettings.model_fields if name not in _FIRST]
-        return [name for name in names if getattr(self, name) != getattr(_USUAL, name)]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, in the stored form: a setting that came later is there where it is not its
-        default, so that what was stored before it existed keeps its identity.
-        """
-        return self.model_dump(include={*_FIRST, *self.unusual()})
-
     def protocol(self) -> dict[str, Any]:
         """The same of what decides what a training computes, and in how much memory; the others say
         how it is executed.
@@ -426,19 +432,8 @@ class TrainingSettings(Settings):
         return {name: value for name, value in self.as_dict().items() if name not in EXECUTED}
 
 
-_FIRST = (
-    "max_epochs",
-    "patience",
-    "min_delta",
-    "gradient_clip",
-    "learning_rate_decay",
-    "time_limit_s",
-    "precision",
-    "backend",
-)
 EXECUTED = ("backend", "compile_mode", "time_limit_s")
 """The settings that say how a training is executed."""
-_USUAL = TrainingSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -226,6 +226,20 @@ class Settings(BaseModel, metaclass=_InOneLine):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    first: ClassVar[tuple[str, ...]] = ()
+    """The fields that are always stored. One that came later is where it is not its default, so
+    that what was stored before it existed stays as it was."""
+
+    def unusual(self) -> list[str]:
+        """Fields that came later than `first`, and are not their default."""
+        fields = type(self).model_fields
+        later = [name for name in fields if name not in self.first]
+        return [name for name in later if getattr(self, name) != fields[name].default]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, in the stored form."""
+        return self.model_dump(include={*self.first, *self.unusual()})
 
     def said(self) -> dict[str, Any]:
         """The fields that were named, with their values."""

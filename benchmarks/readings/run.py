@@ -144,7 +144,7 @@ def _fitted(config: RunConfig, tried: Tried, data: DeviceData, until: float) -> 
             best, kept = value, copy.deepcopy(model.state_dict())
         return StopReason.CONVERGED if stopping.update(value) else None
 
-    settings = dataclasses.replace(settings, patience=settings.max_epochs + 1)
+    settings = settings.but(patience=settings.max_epochs + 1)
     result = fit(
         dataclasses.replace(config, training=settings),
         data,

@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ def trial(
     """What is recorded of a trial at the variant's defaults."""
     file = load_study_file(variant)
     # Whatever it converges to, it goes on: NVML's figure takes seconds.
-    training = replace(file.training, backend=backend, max_epochs=ENDLESS, patience=ENDLESS)
+    training = file.training.but(backend=backend, max_epochs=ENDLESS, patience=ENDLESS)
     definition = StudyDefinition.of(
         file,
         task=prepared.task.definition(),

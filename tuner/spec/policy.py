@@ -7,6 +7,7 @@ data.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated
 
@@ -46,6 +47,17 @@ class SearchPolicy(Settings):
 
     As what one launch says of it, only what is named counts, and None lifts a limit.
     """
+
+    first = (
+        "sampler",
+        "seed",
+        "prune",
+        "max_time_s",
+        "max_mql",
+        "max_memory_bytes",
+        "reruns",
+        "checkpoint_s",
+    )
 
     sampler: Annotated[
         SamplerName,
@@ -170,7 +182,7 @@ class SearchPolicy(Settings):
 
     def to_json(self) -> str:
         """The stored form."""
-        return self.model_dump_json()
+        return json.dumps(self.as_dict(), sort_keys=True)
 
     @staticmethod
     def from_json(text: str | None, study: str | None = None) -> SearchPolicy:

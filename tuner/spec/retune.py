@@ -26,6 +26,17 @@ comes to as many trainings."""
 class Registered(Settings):
     """What a retune is; as what somebody says with one call, only what is named counts."""
 
+    first = (
+        "against",
+        "searches",
+        "trials",
+        "budget_s",
+        "margin",
+        "confirm_seeds",
+        "together",
+        "finished",
+    )
+
     against: Annotated[
         str | None,
         Field(max_length=512),

@@ -34,7 +34,7 @@ def registered_in(database: Database, study: str) -> Registered | None:
 
 def register_retune(study: OpenStudy, retune: Registered) -> None:
     """Register it with a study."""
-    plain = retune.model_dump(mode="json")
+    plain = retune.as_dict()
     study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain)
 
 

@@ -84,7 +84,7 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
         if archive.retune is not None and name == archive.name:
             # Whether all of it is here, the retune finds out.
             retune = archive.retune.but(finished=False)
-            study.set_user_attr(RETUNE, retune.model_dump(mode="json"))
+            study.set_user_attr(RETUNE, retune.as_dict())
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 

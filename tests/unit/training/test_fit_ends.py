@@ -149,7 +149,9 @@ def test_a_training_that_diverges_later_keeps_its_best_weights(
     data: DeviceData, run_config: Configure
 ) -> None:
     """The learning rate is multiplied by a huge factor after the first epoch."""
-    result = fit(run_config(learning_rate=1e-3, learning_rate_decay=1e30, max_epochs=20), data)
+    plain = run_config(learning_rate=1e-3, max_epochs=20)
+    growing = plain.training.but(learning_rate_decay=1e30)  # beyond its bounds
+    result = fit(replace(plain, training=growing), data)
     assert result.stopped_by is StopReason.DIVERGED
     assert result.best_epoch == result.epochs == 1
     assert validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)

@@ -278,7 +278,7 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "search": archive.membership.model_dump(),
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
-        **({"retune": retune.model_dump(mode="json")} if retune is not None else {}),
+        **({"retune": retune.as_dict()} if retune is not None else {}),
         **({"without_result_s": archive.without_result_s} if archive.without_result_s else {}),
         "device_model": archive.device_model,
         "trials": [_trial(record, archive.notes.get(record.number)) for record in archive.records],

@@ -252,7 +252,8 @@ def test_after_a_training_that_diverged_or_raised_the_engine_is_not_kept(
         raise ZeroDivisionError
 
     pool = EnginePool(make=workshop)
-    diverging = run_config(learning_rate_decay=1e30, max_epochs=20)
+    plain = run_config(max_epochs=20)
+    diverging = replace(plain, training=plain.training.but(learning_rate_decay=1e30))
     assert fit(diverging, data, engines=pool).stopped_by is StopReason.DIVERGED
     assert (len(pool), workshop.made[0].gone) == (0, True)
     with pytest.raises(ZeroDivisionError):
