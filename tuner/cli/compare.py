@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
 
@@ -46,6 +47,23 @@ def compare(
             "stopping rule, replayed from the recorded epochs; a claim always says it.",
         ),
     ] = False,
+    steps: Annotated[
+        bool,
+        typer.Option(
+            "--steps",
+            help="Take the names as steps of a rewrite, and say by which factor each changes "
+            "seconds an epoch, epochs and their product. NAME is its default on fresh seeds, "
+            "NAME@best what its confirmation tests; A,B one step with studies on two backends.",
+        ),
+    ] = False,
+    swap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --steps and three names (before, one change, both): what has the other "
+            "change alone, for the other order and the interaction.",
+        ),
+    ] = None,
     storage: Storage = None,
     force: Force = False,
     json: Json = False,
@@ -53,17 +71,44 @@ def compare(
     """Compare variants, default and retuned: a table with intervals,
     and what can be claimed after verification.
     """
+    _check_files(csv, html, force=force)
+    url = storage_url(storage)
+    if steps or swap is not None:
+        if not steps or pick is not None:
+            raise UsageError("--swap goes with --steps, and --pick without it")
+        from tuner.report import comparison_steps
+        from tuner.verdict.compare.steps import steps_report
+
+        told = steps_report(studies, task=task, storage=url, swap=swap)
+        files = ((csv, comparison_steps.write_csv), (html, comparison_steps.write_html))
+        return _tell(told, comparison_steps.print_steps, files, json=json)
     from tuner.report.comparison_files import write_csv, write_html
     from tuner.report.terminal.comparison import print_report
     from tuner.verdict.compare.findings import compare as make_report
     from tuner.verdict.compare.studies import read_studies
 
-    _check_files(csv, html, force=force)
-    found = read_studies(studies, task=task, storage=storage_url(storage), curves=stopping_rules)
+    found = read_studies(studies, task=task, storage=url, curves=stopping_rules)
     report = make_report(found, pick=pick and pick.value, stopping_rules=stopping_rules)
+    return _tell(report, print_report, ((csv, write_csv), (html, write_html)), json=json)
+
+
+class _Told(Protocol):
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+T = TypeVar("T", bound=_Told)
+
+
+def _tell(
+    report: T,
+    show: Callable[[T], None],
+    files: Iterable[tuple[Path | None, Callable[[T, Path], None]]],
+    *,
+    json: bool,
+) -> int:
     if not json:  # first what cannot fail: it may have taken long
-        print_report(report)
-    for path, write in ((csv, write_csv), (html, write_html)):
+        show(report)
+    for path, write in files:
         if path is not None:
             write(report, path)
             note(f"wrote {path}")
