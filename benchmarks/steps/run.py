@@ -77,6 +77,7 @@ PLANTED = (
 )
 CLASSES = sorted({name for planted in PLANTED for name in planted.chain})
 SETS = ("one", "two")
+FACTORS = ("s_per_epoch", "epochs", "total_time_s")
 TASK = """name = "{name}"
 target_columns = ["a", "b"]
 frequency = "h"
@@ -205,8 +206,8 @@ def table(found: list[dict[str, Any]]) -> list[str]:
     ]
     for each in found:
         for row in each["rows"]:
-            cells = [_cell(row[name], ".2f") for name in ("s_per_epoch", "epochs", "total_time_s")]
-            cells.append(_cell(row["test_mql"], "+.3f"))
+            cells = [_cell(row["changes"].get(name), ".2f") for name in FACTORS]
+            cells.append(_cell(row["changes"].get("test_mql"), "+.3f"))
             label = "the whole" if row["kind"] == "whole" else row["after"]
             first = row is each["rows"][0]
             names = [each["set"], each["change"]] if first else ["", ""]

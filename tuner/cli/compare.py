@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -51,19 +51,11 @@ def compare(
         bool,
         typer.Option(
             "--steps",
-            help="Take the names as steps of a rewrite, and say by which factor each changes "
-            "seconds an epoch, epochs and their product. NAME is its default on fresh seeds, "
-            "NAME@best what its confirmation tests; A,B one step with studies on two backends.",
+            help="By which factors each step of a rewrite changed time and epochs: NAME is a "
+            "default on fresh seeds, NAME@best what was confirmed, A,B one on two backends; a "
+            "fourth NAME@swap has the second of two changes alone.",
         ),
     ] = False,
-    swap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="With --steps and three names (before, one change, both): what has the other "
-            "change alone, for the other order and the interaction.",
-        ),
-    ] = None,
     storage: Storage = None,
     force: Force = False,
     json: Json = False,
@@ -73,13 +65,15 @@ def compare(
     """
     _check_files(csv, html, force=force)
     url = storage_url(storage)
-    if steps or swap is not None:
-        if not steps or pick is not None:
-            raise UsageError("--swap goes with --steps, and --pick without it")
+    if steps:
+        if pick is not None:
+            raise UsageError(
+                "--pick goes without --steps; name what a confirmation tested NAME@best"
+            )
         from tuner.report import comparison_steps
         from tuner.verdict.compare.steps import steps_report
 
-        told = steps_report(studies, task=task, storage=url, swap=swap)
+        told = steps_report(studies, task=task, storage=url)
         files = ((csv, comparison_steps.write_csv), (html, comparison_steps.write_html))
         return _tell(told, comparison_steps.print_steps, files, json=json)
     from tuner.report.comparison_files import write_csv, write_html
@@ -92,20 +86,7 @@ def compare(
     return _tell(report, print_report, ((csv, write_csv), (html, write_html)), json=json)
 
 
-class _Told(Protocol):
-    def as_dict(self) -> dict[str, Any]: ...
-
-
-T = TypeVar("T", bound=_Told)
-
-
-def _tell(
-    report: T,
-    show: Callable[[T], None],
-    files: Iterable[tuple[Path | None, Callable[[T, Path], None]]],
-    *,
-    json: bool,
-) -> int:
+def _tell(report: Any, show: Callable[[Any], None], files: Iterable[Any], *, json: bool) -> int:
     if not json:  # first what cannot fail: it may have taken long
         show(report)
     for path, write in files:

@@ -13,7 +13,7 @@ from tuner.display.terminal import make_console
 from tuner.display.text import in_csv, in_html
 from tuner.report.comparison_files import document, listed, put_text
 from tuner.report.figures.steps_figure import steps_figure
-from tuner.verdict.compare.steps import FIGURES, Row, StepsReport
+from tuner.verdict.compare.steps import FIGURES, MQL, Row, StepsReport
 from tuner.verdict.stats.contrasts import Change
 
 HEADS = ("step", "backend", "runs", "s/epoch", "epochs", "total time", "test MQL")
@@ -21,26 +21,22 @@ HOW = (
     "Factors are of geometric means over fresh seeds, with 95 % intervals by Welch's t on "
     "logarithms; of the test MQL it is the difference of means."
 )
-ENDS = tuple(field.name for field in dataclasses.fields(Change))
-PLAIN = ("kind", "before", "after", "loop")
 
 
 def cells(row: Row) -> list[str]:
     """Of a row of the table, as people read it."""
-    runs = ", ".join(map(str, row.runs))
-    factors = [_factor(row.s_per_epoch), _factor(row.epochs), _factor(row.total_time_s)]
-    mql = "-" if row.test_mql is None else f"{row.test_mql:+.4f}"
-    return [row.label, ", ".join(row.backends) or "-", runs, *factors, mql]
+    found = [row.label, ", ".join(row.backends), ", ".join(map(str, row.runs))]
+    for figure in FIGURES:
+        change = row.changes.get(figure)
+        of = f"{change:+.4f}" if figure == MQL else f"{change:.3f} x" if change else ""
+        found.append(of if change else "-")
+    return found
 
 
-def _factor(change: Change | None) -> str:
-    if change is None:
-        return "-"
-    if change.bound == "unknown":
-        return "unknown"
-    if change.bound:
-        return f"{change.bound} {change.low if change.bound == 'at least' else change.high:.3f} x"
-    return f"{change:.3f} x"
+def _sections(report: StepsReport) -> list[tuple[str, tuple[str, ...]]]:
+    titles = ("To read this", "Not equal", "Missing")
+    lines = (report.notes, report.fairness, report.missing)
+    return [pair for pair in zip(titles, lines, strict=True) if pair[1]]
 
 
 def print_steps(report: StepsReport) -> None:
@@ -48,27 +44,12 @@ def print_steps(report: StepsReport) -> None:
     console = make_console()
     console.print(report.answer, soft_wrap=True)
     if report.rows:
-        table = Table(box=None, padding=(0, 1, 0, 0))
-        for head in HEADS:
-            table.add_column(head, overflow="fold")
+        table = Table(*HEADS, box=None, padding=(0, 1, 0, 0))
         for row in report.rows:
             table.add_row(*cells(row))
-        console.print()
-        console.print(table)
-        console.print(HOW, soft_wrap=True)
+        console.print(table, HOW, sep="\n", soft_wrap=True)
     for title, lines in _sections(report):
-        if lines:
-            console.print(f"\n{title}:")
-        for line in lines:
-            console.print(f"  {line}", soft_wrap=True)
-
-
-def _sections(report: StepsReport) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return (
-        ("To read this", report.notes),
-        ("Not equal", report.fairness),
-        ("Missing", report.missing),
-    )
+        console.print(f"{title}:", *(f"  {line}" for line in lines), sep="\n", soft_wrap=True)
 
 
 def write_csv(report: StepsReport, path: Path) -> None:
@@ -77,17 +58,19 @@ def write_csv(report: StepsReport, path: Path) -> None:
     Raises:
         TunerError: the file cannot be written.
     """
+    plain = [each.name for each in dataclasses.fields(Row) if each.name != "changes"]
+    ends = [each.name for each in dataclasses.fields(Change)]
     text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    heads = [f"{name}_{end}" for name in FIGURES for end in ENDS]
-    writer.writerow([*PLAIN, "backends", "runs", *heads])
+    heads = [*plain, *(f"{figure}_{end}" for figure in FIGURES for end in ends)]
+    writer = csv.DictWriter(text, heads)
+    writer.writeheader()
     for row in report.rows:
-        plain = [getattr(row, name) for name in PLAIN]
-        found = [" ".join(row.backends), " ".join(map(str, row.runs))]
-        for name in FIGURES:
-            change = getattr(row, name)
-            found += ["" if change is None else getattr(change, end) for end in ENDS]
-        writer.writerow(map(in_csv, [*plain, *found]))
+        found = {name: getattr(row, name) for name in plain}
+        for figure, change in row.changes.items():
+            found |= {f"{figure}_{end}": getattr(change, end) for end in ends}
+        for name in ("backends", "runs"):
+            found[name] = " ".join(map(str, found[name]))
+        writer.writerow({name: in_csv(value) for name, value in found.items()})
     put_text(path, text.getvalue())
 
 
@@ -97,15 +80,14 @@ def write_html(report: StepsReport, path: Path) -> None:
     Raises:
         TunerError: the file cannot be written.
     """
-    heads = "".join(f"<th>{head}</th>" for head in HEADS)
-    rows = ""
+    rows = "".join(f"<th>{head}</th>" for head in HEADS)
     for row in report.rows:
-        rows += f"<tr>{''.join(f'<td>{in_html(text)}</td>' for text in cells(row))}</tr>"
+        rows += "<tr>" + "".join(f"<td>{in_html(text)}</td>" for text in cells(row))
     title = f"What each step costs on {report.task}"
     parts = [
         f"<h1>{in_html(title)}</h1><p>{in_html(report.answer)}</p>",
         steps_figure(report.rows).to_html(full_html=False),
-        f"<table><tr>{heads}</tr>{rows}</table><p><small>{HOW}</small></p>",
-        *(listed(heading, lines) for heading, lines in _sections(report)),
+        f"<table>{rows}</table><p><small>{HOW}</small></p>",
+        *(listed(*section) for section in _sections(report)),
     ]
     put_text(path, document(title, parts))

@@ -27,10 +27,10 @@ class Mean:
     variance: float
     """Of the mean itself."""
     freedom: int
-    cut: bool = False
+    cut: bool
 
 
-def mean_of(values: Sequence[float], *, cut: bool = False) -> Mean | None:
+def mean_of(values: Sequence[float], cut: bool = False) -> Mean | None:
     """None for fewer than `LEAST` values."""
     n = len(values)
     if n < LEAST:
@@ -53,10 +53,19 @@ class Change:
     low: float
     high: float
     clear: bool
-    bound: str = ""
+    bound: str
+
+    def shortly(self, form: str) -> str:
+        """`1.90` of `.2f`, or `at least 1.70`."""
+        if self.bound == "unknown":
+            return self.bound
+        ends = {"": self.estimate, "at least": self.low, "at most": self.high}
+        return f"{self.bound} {ends[self.bound]:{form}}".strip()
 
     def __format__(self, form: str) -> str:
-        """As an interval is formatted: `1.90 [1.70, 2.10]` of `.2f`."""
+        """As an interval is formatted, `1.90 [1.70, 2.10]`, or as a bound."""
+        if self.bound:
+            return self.shortly(form)
         return f"{self.estimate:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
@@ -64,7 +73,7 @@ def contrast(
     parts: Sequence[tuple[int, Mean | None]], *, factor: bool, claims: int = 1
 ) -> Change | None:
     """The sum of the means, each times its sign; None where one is not known. With `factor` they
-    are means of logarithms, and the effect is a factor.
+    are means of logarithms, and the change is a factor.
 
         >>> contrast([(1, mean_of(after)), (-1, mean_of(before))], factor=True)
     """
@@ -73,16 +82,14 @@ def contrast(
         return None
     middle = math.fsum(sign * mean.value for sign, mean in known)
     variance = math.fsum(mean.variance for _, mean in known)
-    half = wide = 0.0
-    if variance > 0:
-        freedom = variance**2 / sum(mean.variance**2 / mean.freedom for _, mean in known)
-        share = (1 - CONFIDENCE) / 2
-        half = t_beyond(share, freedom) * math.sqrt(variance)
-        wide = t_beyond(share / claims, freedom) * math.sqrt(variance)
+    # Without any spread there is nothing to be sure of.
+    welch = math.fsum(mean.variance**2 / mean.freedom for _, mean in known)
+    freedom, share = variance**2 / welch if welch else 1.0, (1 - CONFIDENCE) / 2
+    half, wide = (t_beyond(each, freedom) * variance**0.5 for each in (share, share / claims))
     bounds = {"at least" if sign > 0 else "at most" for sign, mean in known if mean.cut}
     bound = "unknown" if len(bounds) > 1 else "".join(bounds)
     above, below = middle - wide > 0, middle + wide < 0
-    clear = {"at least": above, "at most": below, "unknown": False}.get(bound, above or below)
+    clear = {"": above or below, "at least": above, "at most": below}.get(bound, False)
     ends = [middle, middle - half, middle + half]
     if factor:
         ends = [math.exp(max(min(end, _LARGEST_LOG), -_LARGEST_LOG)) for end in ends]
