@@ -51,9 +51,8 @@ def compare(
         bool,
         typer.Option(
             "--steps",
-            help="By which factors each step of a rewrite changed time and epochs: NAME is a "
-            "default on fresh seeds, NAME@best what was confirmed, A,B one on two backends; a "
-            "fourth NAME@swap has the second of two changes alone.",
+            help="By which factors the steps of a rewrite changed time and epochs: of defaults, "
+            "of what was confirmed (NAME@best), in the other order (a fourth NAME@swap).",
         ),
     ] = False,
     storage: Storage = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 from pathlib import Path
 
@@ -14,13 +13,9 @@ from tuner.display.text import in_csv, in_html
 from tuner.report.comparison_files import document, listed, put_text
 from tuner.report.figures.steps_figure import steps_figure
 from tuner.verdict.compare.steps import FIGURES, MQL, Row, StepsReport
-from tuner.verdict.stats.contrasts import Change
 
 HEADS = ("step", "backend", "runs", "s/epoch", "epochs", "total time", "test MQL")
-HOW = (
-    "Factors are of geometric means over fresh seeds, with 95 % intervals by Welch's t on "
-    "logarithms; of the test MQL it is the difference of means."
-)
+HOW = "Of geometric means over fresh seeds, with Welch's 95 % intervals; of MQLs the difference."
 
 
 def cells(row: Row) -> list[str]:
@@ -34,9 +29,9 @@ def cells(row: Row) -> list[str]:
 
 
 def _sections(report: StepsReport) -> list[tuple[str, tuple[str, ...]]]:
-    titles = ("To read this", "Not equal", "Missing")
     lines = (report.notes, report.fairness, report.missing)
-    return [pair for pair in zip(titles, lines, strict=True) if pair[1]]
+    found = zip(("To read this", "Not equal", "Missing"), lines, strict=True)
+    return [pair for pair in found if pair[1]]
 
 
 def print_steps(report: StepsReport) -> None:
@@ -58,19 +53,16 @@ def write_csv(report: StepsReport, path: Path) -> None:
     Raises:
         TunerError: the file cannot be written.
     """
-    plain = [each.name for each in dataclasses.fields(Row) if each.name != "changes"]
-    ends = [each.name for each in dataclasses.fields(Change)]
+    ends = ("estimate", "low", "high", "clear", "bound")
     text = io.StringIO(newline="")
-    heads = [*plain, *(f"{figure}_{end}" for figure in FIGURES for end in ends)]
-    writer = csv.DictWriter(text, heads)
-    writer.writeheader()
+    writer = csv.writer(text)
+    heads = [f"{figure}_{end}" for figure in FIGURES for end in ends]
+    writer.writerow(["kind", "before", "after", "loop", "backends", "runs", *heads])
     for row in report.rows:
-        found = {name: getattr(row, name) for name in plain}
-        for figure, change in row.changes.items():
-            found |= {f"{figure}_{end}": getattr(change, end) for end in ends}
-        for name in ("backends", "runs"):
-            found[name] = " ".join(map(str, found[name]))
-        writer.writerow({name: in_csv(value) for name, value in found.items()})
+        found = [row.kind, row.before, row.after, row.loop, *cells(row)[1:3]]
+        for figure in FIGURES:
+            found += [getattr(row.changes.get(figure), end, "") for end in ends]
+        writer.writerow(map(in_csv, found))
     put_text(path, text.getvalue())
 
 

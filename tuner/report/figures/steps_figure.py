@@ -36,8 +36,7 @@ def steps_figure(rows: Sequence[Row]) -> go.Figure:
             marker={"color": look.colour, "size": 9, "symbol": symbols},
             name=what,
         )
-    across = "factor (1 changes nothing)"
-    style.finish(figure, title="", x=across, y="", height=160 + 70 * len(rows))
+    style.finish(figure, title="", x="factor", y="", height=160 + 70 * len(rows))
     figure.add_vline(x=1, line={"color": style.GREY, "width": 1.5, "dash": "dot"})
     figure.update_xaxes(style.logarithmic(min(ends), max(ends)))
     names = [f"{style.label(row.label)} ({row.loop})" for row in rows]

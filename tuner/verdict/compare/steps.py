@@ -37,25 +37,21 @@ PACE, EPOCHS, TOTAL, MQL = FIGURES = ("s_per_epoch", "epochs", "total_time_s", "
 WHAT = {PACE: "seconds an epoch", EPOCHS: "epochs", TOTAL: "total time"}
 """The factors. The MQL has a difference."""
 
-_Found = tuple[Mapping[str, Value] | None, Sequence[VerificationRun], tuple[str, ...]]
-"""Of one study: a configuration, its runs, and the command that makes more."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Place:
-    """A configuration between two steps, with what its runs recorded that have figures."""
+    """A configuration between two steps, with what its runs recorded; no epochs is a miss."""
 
     name: str
-    params: Mapping[str, Value] | None
-    """None where nothing says yet what it is."""
-    runs: tuple[Recorded, ...]
-    missed: Mapping[str, int]
+    params: Mapping[str, Value]
+    """Empty where it has no runs."""
+    runs: Sequence[Recorded]
     to_do: str
     """The command that gives it runs."""
 
     def of(self, loop: str) -> list[Recorded]:
-        """Its runs on that loop; on any where it is empty."""
-        return [run for run in self.runs if loop in ("", _loop(run))]
+        """Its runs with figures on that loop; on any where it is empty."""
+        return [run for run in self.runs if run.epochs and loop in ("", _loop(run))]
 
     def means(self, loop: str) -> dict[str, Mean | None]:
         """Of the logarithms, and of the MQL itself. The total is the product of the two others,
@@ -76,7 +72,7 @@ class Place:
         return {PACE: pace, EPOCHS: mean_of(epochs, cut), TOTAL: total, MQL: mql}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """A step, what two changes do together beyond each alone, or the whole, on one loop."""
 
@@ -148,18 +144,17 @@ def steps_report(named: Sequence[str], *, task: str, storage: str) -> StepsRepor
     chain = places[:-1] if swapped else places
     loops = [loop for loop in LOOPS if sum(len(p.of(loop)) >= LEAST for p in places) > 1]
     rows = [row for loop in loops for row in _rows(loop, chain, places[len(chain) :])]
-    missing = [_lacks(place, loop) for loop in loops or [""] for place in places]
+    missing = [_lacks(p, loop) for loop in loops or [""] for p in places if len(p.of(loop)) < LEAST]
     first = next((row.loop for row in rows if row.kind == "whole"), "".join(loops[:1]))
     steps = [row for row in rows if row.kind == "step" and row.loop == first]
-    carriers = {figure: carried_by(steps, figure) for figure in FIGURES}
     return StepsReport(
         task=everything[0].definition.task_name,
         answer=_answer(rows, steps),
         rows=tuple(rows),
-        carried_by={figure: row.after if row else None for figure, row in carriers.items()},
+        carried_by={name: getattr(carried_by(steps, name), "after", None) for name in FIGURES},
         notes=tuple(_notes(places)),
         fairness=tuple(differences(everything)),
-        missing=tuple(filter(None, missing)),
+        missing=tuple(missing),
     )
 
 
@@ -176,52 +171,35 @@ def _names(asked: Sequence[str], studies: Sequence[Sequence[StudySnapshot]]) -> 
 
 
 def _place(name: str, studies: Sequence[StudySnapshot]) -> Place:
-    best, first = name.endswith(BEST), studies[0]
-    found = [_best_of(study) if best else _default_of(study) for study in studies]
-    known = [(study.variant, params) for study, (params, *_) in zip(studies, found, strict=True)]
-    if len({(variant, configuration(params)) for variant, params in known if params}) > 1:
-        raise UsageError(
-            f"the studies of {name} have different configurations; name one: study:{first.name}"
-            f"{BEST * best}"
-        )
-    runs: list[Recorded] = []
-    missed = Counter[str]()
-    for study, (_, mine, _) in zip(studies, found, strict=True):
-        for run in mine:
-            recorded = _figures(run, study)
-            if recorded.epochs:
-                runs.append(recorded)
-            else:
-                missed[str(recorded.stopped_by)] += 1
-    words = ["tuner", *found[0][2], "--variant", first.variant, "--study", first.name]
-    return Place(
-        name=name,
-        params=next((params for _, params in known if params), None),
-        runs=tuple(runs),
-        missed=missed,
-        to_do=command_line(words),
-    )
+    first, found = studies[0], [_runs_of(study, best=name.endswith(BEST)) for study in studies]
+    pairs = [(study, run) for study, (mine, _) in zip(studies, found, strict=True) for run in mine]
+    if len({(study.variant, configuration(run.params)) for study, run in pairs}) > 1:
+        raise UsageError(f"{name}: its studies have different configurations; name one of them")
+    recorded = [_figures(run, study) for study, run in pairs]
+    words = ["tuner", *found[0][1], "--variant", first.variant, "--study", first.name]
+    return Place(name, pairs[0][1].params if pairs else {}, recorded, command_line(words))
 
 
-def _default_of(study: StudySnapshot) -> _Found:
-    """All its runs on fresh seeds, also of confirmations: nothing has chosen it."""
+def _runs_of(study: StudySnapshot, *, best: bool) -> tuple[Sequence[VerificationRun], list[str]]:
+    """On fresh seeds, and the command that makes more.
+
+    Nothing has chosen a default, so all its runs count, also those of confirmations. What is
+    recommended was chosen by others: only its confirmation tells.
+    """
+    there = confirmation_of(study) if best else None
+    if best and (there is None or not there.default_stands):
+        return there.recommended.runs if there and there.recommended else (), [
+            "verify",
+            "--confirm",
+        ]
     default = study.results.default
     if default is None:
-        return None, (), ("launch", "--trials", "1")
+        return (), ["launch", "--trials", "1"]
     wanted = configuration(default.params)
     mine = [run for run in study.runs if configuration(run.params) == wanted]
-    there = as_configurations(study.name, mine, device_model=study.device_model)
-    to_do = ("verify", "--choose", "front", "--top", "1", "--seeds", "10")
-    return default.params, [run for each in there for run in each.runs], to_do
-
-
-def _best_of(study: StudySnapshot) -> _Found:
-    """The runs of its confirmation alone: by others it may have been chosen."""
-    there, to_do = confirmation_of(study), ("verify", "--confirm")
-    if there is not None and there.default_stands:
-        return *_default_of(study)[:2], to_do
-    best = there and there.recommended
-    return (best.params, best.runs, to_do) if best else (None, (), to_do)
+    verified = as_configurations(study.name, mine, device_model=study.device_model)
+    to_do = ["verify", "--choose", "front", "--top", "1", "--seeds", "10"]
+    return [run for each in verified for run in each.runs], to_do
 
 
 def _figures(run: VerificationRun, study: StudySnapshot) -> Recorded:
@@ -264,25 +242,16 @@ def _rows(loop: str, chain: Sequence[Place], other: Sequence[Place]) -> list[Row
             if (change := contrast(parts, factor=figure != MQL, claims=claims)) is not None:
                 changes[figure] = change
         runs = [place.of(loop) for place in places]
-        row = Row(
-            kind=kind,
-            before=places[0].name,
-            after=places[-1].name,
-            loop=loop,
-            backends=tuple(dict.fromkeys(run.backend or loop for each in runs for run in each)),
-            runs=tuple(map(len, runs)),
-            changes=changes,
-        )
-        rows += [row] if changes else []
+        backends = tuple(dict.fromkeys(run.backend or loop for each in runs for run in each))
+        counts, ends = tuple(map(len, runs)), (places[0].name, places[-1].name)
+        if changes:
+            rows.append(Row(kind, *ends, loop, backends, counts, changes))
     return rows
 
 
 def _lacks(place: Place, loop: str) -> str:
-    """What gives it runs, where it has too few; else empty."""
-    if (there := len(place.of(loop))) >= LEAST:
-        return ""
-    on = f" on the {loop} loop" if loop else ""
-    return f"{place.name}: {there} of {LEAST} runs on fresh seeds{on}; for more: {place.to_do}"
+    on = f"{len(place.of(loop))} of {LEAST} runs on fresh seeds on {loop or 'any'} loop"
+    return f"{place.name}: {on}; for more: {place.to_do}"
 
 
 def carried_by(steps: Sequence[Row], figure: str) -> Row | None:
@@ -299,14 +268,12 @@ def carried_by(steps: Sequence[Row], figure: str) -> Row | None:
 
 
 def factor_in_words(change: Change, figure: str) -> str:
-    """`1.90 times the epochs (1.70 to 2.10)`, `12 % fewer epochs (10 to 14 %)`."""
-    what = WHAT[figure]
+    """`1.90 [1.70, 2.10] times the epochs`, `12 [10, 14] % fewer epochs`."""
     if change.bound or change.high >= 1:
-        ends = "" if change.bound else f" ({change.low:.2f} to {change.high:.2f})"
-        return f"{change.shortly('.2f')} times the {what}{ends}"
+        return f"{change:.2f} times the {WHAT[figure]}"
     less, least, most = (100 * (1 - end) for end in (change.estimate, change.high, change.low))
     word = "less" if figure == TOTAL else "fewer"
-    return f"{less:.0f} % {word} {what} ({least:.0f} to {most:.0f} %)"
+    return f"{less:.0f} [{least:.0f}, {most:.0f}] % {word} {WHAT[figure]}"
 
 
 def _answer(rows: Sequence[Row], steps: Sequence[Row]) -> str:
@@ -339,19 +306,13 @@ def _notes(places: Sequence[Place]) -> list[str]:
     """What runs are left out of which figures, and what else a step changes."""
     notes = []
     for place in places:
-        kinds = [
-            (sum(not run.converged for run in place.runs), "were cut off: factors are bounds"),
-            (sum(bool(run.contaminated) for run in place.runs), "have no seconds: contaminated"),
-            *(
-                (count, f"missed ({how}), and are in no figure")
-                for how, count in place.missed.items()
-            ),
-        ]
-        of = len(place.runs) + sum(place.missed.values())
-        notes += [f"{place.name}: {count} of {of} runs {what}" for count, what in kinds if count]
+        there, of = place.of(""), f"of {len(place.runs)} runs"
+        missed = Counter(f"missed ({run.stopped_by})" for run in place.runs if not run.epochs)
+        missed["cut off by a limit: factors are bounds"] = sum(not run.converged for run in there)
+        missed["contaminated: without seconds"] = sum(bool(run.contaminated) for run in there)
+        notes += [f"{place.name}: {count} {of} {how}" for how, count in missed.items() if count]
     for before, after in pairwise(places):
-        old, new = before.params or {}, after.params or {}
-        other = [name for name in old if name in new and old[name] != new[name]]
+        other = [name for name, it in before.params.items() if after.params.get(name, it) != it]
         if other and not (before.name + after.name).count(BEST):
             notes.append(f"{after.name} has another {', '.join(other)} by default, too")
     return notes

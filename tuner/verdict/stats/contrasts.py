@@ -8,6 +8,7 @@ variances are involved", Biometrika 34 (1947).
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,9 +36,7 @@ def mean_of(values: Sequence[float], cut: bool = False) -> Mean | None:
     n = len(values)
     if n < LEAST:
         return None
-    mean = math.fsum(values) / n
-    spread = math.fsum((value - mean) ** 2 for value in values)
-    return Mean(mean, spread / (n * (n - 1)), n - 1, cut)
+    return Mean(statistics.fmean(values), statistics.variance(values) / n, n - 1, cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +54,12 @@ class Change:
     clear: bool
     bound: str
 
-    def shortly(self, form: str) -> str:
-        """`1.90` of `.2f`, or `at least 1.70`."""
-        if self.bound == "unknown":
-            return self.bound
-        ends = {"": self.estimate, "at least": self.low, "at most": self.high}
-        return f"{self.bound} {ends[self.bound]:{form}}".strip()
-
     def __format__(self, form: str) -> str:
-        """As an interval is formatted, `1.90 [1.70, 2.10]`, or as a bound."""
-        if self.bound:
-            return self.shortly(form)
-        return f"{self.estimate:{form}} [{self.low:{form}}, {self.high:{form}}]"
+        """As an interval is formatted, `1.90 [1.70, 2.10]`, or as a bound, `at least 1.70`."""
+        ends = {"at least": self.low, "at most": self.high}
+        if self.bound in ends:
+            return f"{self.bound} {ends[self.bound]:{form}}"
+        return self.bound or f"{self.estimate:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
 def contrast(
