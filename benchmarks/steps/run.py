@@ -116,7 +116,7 @@ backend = "eager"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="writes OUTPUT.json and .md")
-    parser.add_argument("--seeds", type=int, default=8, help="of each class and set")
+    parser.add_argument("--seeds", type=int, default=20, help="of each class and set")
     options = parser.parse_args()
     torch.set_num_threads(1)
     clock = functools.partial(Clock, now=time.process_time)
