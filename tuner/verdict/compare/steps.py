@@ -281,7 +281,7 @@ def _answer(rows: Sequence[Row], steps: Sequence[Row]) -> str:
     if not rows:
         return "Nothing can be said yet: too few runs on fresh seeds."
     carrier, worst = carried_by(steps, TOTAL), carried_by(steps, MQL)
-    said = ["No step changes the total time clearly"]
+    said = ["No step is shown to change the total time"]
     first = None
     if carrier is not None:
         first = max((PACE, EPOCHS), key=lambda figure: abs(carrier.moved(figure)))
