@@ -67,7 +67,7 @@ class Rewritten(Network):
 class WrongGain(Rewritten):
     """Initialised with too large weights."""
 
-    gain = 6.0
+    gain = 4.0
 
 
 class OtherNorm(Rewritten):

@@ -97,13 +97,13 @@ core_change = "{name}"
 model = "{model}"
 
 [defaults]
-learning_rate = 3e-3
-dropout = 0.5
+learning_rate = 1e-3
+dropout = 0.7
 hidden_size = 64
 batch_size = 64
 
 [space]
-learning_rate = {{ low = 1e-4, high = 1e-1, scale = "log" }}
+learning_rate = {{ low = 1e-4, high = 1e-2, scale = "log" }}
 
 [training]
 max_epochs = 400
