@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,6 +39,14 @@ def compare(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with table, fronts, answers.")
     ] = None,
+    steps: Annotated[
+        bool,
+        typer.Option(
+            "--steps",
+            help="By which factors the steps of a rewrite changed time and epochs: of defaults, "
+            "of what was confirmed (NAME@best), in the other order (a fourth NAME@swap).",
+        ),
+    ] = False,
     storage: Storage = None,
     force: Force = False,
     json: Json = False,
@@ -45,17 +54,33 @@ def compare(
     """Compare variants, default and retuned: a table with intervals,
     and what can be claimed after verification.
     """
+    _check_files(csv, html, force=force)
+    url = storage_url(storage)
+    if steps:
+        if pick is not None:
+            raise UsageError(
+                "--pick goes without --steps; name what a confirmation tested NAME@best"
+            )
+        from tuner.report import comparison_steps
+        from tuner.verdict.compare.steps import steps_report
+
+        told = steps_report(studies, task=task, storage=url)
+        files = ((csv, comparison_steps.write_csv), (html, comparison_steps.write_html))
+        return _tell(told, comparison_steps.print_steps, files, json=json)
     from tuner.report.comparison_files import write_csv, write_html
     from tuner.report.terminal.comparison import print_report
     from tuner.verdict.compare.findings import compare as make_report
     from tuner.verdict.compare.studies import read_studies
 
-    _check_files(csv, html, force=force)
-    found = read_studies(studies, task=task, storage=storage_url(storage))
+    found = read_studies(studies, task=task, storage=url)
     report = make_report(found, pick=pick and pick.value)
+    return _tell(report, print_report, ((csv, write_csv), (html, write_html)), json=json)
+
+
+def _tell(report: Any, show: Callable[[Any], None], files: Iterable[Any], *, json: bool) -> int:
     if not json:  # first what cannot fail: it may have taken long
-        print_report(report)
-    for path, write in ((csv, write_csv), (html, write_html)):
+        show(report)
+    for path, write in files:
         if path is not None:
             write(report, path)
             note(f"wrote {path}")

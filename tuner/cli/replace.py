@@ -28,7 +28,7 @@ Force = Annotated[
 HEAD_BYTES = 65_536
 TAIL_BYTES = 64
 ARCHIVE_KEYS = (b'"format"', b'"definition"')
-TABLE_STARTS = ["study", "variant", "core_change"]
+TABLES_START = (["study", "variant", "core_change"], ["kind", "before", "after"])
 PAGE_STARTS = b"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>"
 PROFILE_STARTS = b'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><!-- a profile -->'
 TRACE_HOLDS = b'"schemaVersion"'
@@ -81,7 +81,7 @@ def is_figure(path: Path) -> bool:
 
 def is_table(path: Path) -> bool:
     """What `tuner compare --csv` writes."""
-    return _first_row(path)[: len(TABLE_STARTS)] == TABLE_STARTS
+    return _first_row(path)[:3] in TABLES_START
 
 
 def is_forecast(path: Path) -> bool:

@@ -170,7 +170,7 @@ def write_csv(report: Report, path: Path) -> None:
             *(row.params.get(name, "") for name in parameters),
         ]
         writer.writerow(map(in_csv, cells))
-    _put(path, text.getvalue())
+    put_text(path, text.getvalue())
 
 
 def write_html(
@@ -182,10 +182,11 @@ def write_html(
     Raises:
         TunerError: the file cannot be written.
     """
-    _put(path, page(report, more=more))
+    put_text(path, page(report, more=more))
 
 
-def _put(path: Path, text: str) -> None:
+def put_text(path: Path, text: str) -> None:
+    """Raises TunerError where the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         put(path, text.encode())
@@ -199,17 +200,22 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
     parts = [
         f"<h1>{in_html(title)}</h1>",
         f"<p>{in_html(device)}. {_figures_are(report)}.</p>",
-        *(_list(title, lines) for title, lines in (*sections_of(report), *more)),
+        *(listed(title, lines) for title, lines in (*sections_of(report), *more)),
         *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
-        _list("What is missing", report.missing, css="missing"),
+        listed("What is missing", report.missing, css="missing"),
         "<h2>The table</h2>",
         _table(report),
         *_pictures(report),
         _levels(report),
-        _list("Hypervolume", [volume_line(report, index) for index in range(len(report.volumes))]),
-        _list("What is not equal", report.fairness),
+        listed("Hypervolume", [volume_line(report, index) for index in range(len(report.volumes))]),
+        listed("What is not equal", report.fairness),
         f"<p><small>{HOW}</small></p>",
     ]
+    return document(title, parts)
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """A page of these parts."""
     head = f"<meta charset='utf-8'><title>{in_html(title)}</title><style>{STYLE}</style>"
     return (
         f"<!doctype html><html lang='en'><head>{head}</head><body>{''.join(parts)}</body></html>\n"
@@ -345,7 +351,7 @@ def level_headings(report: Report) -> list[str]:
     return ["test MQL at most", *labels(report.studies)]
 
 
-def _list(title: str, lines: Sequence[str], *, css: str = "") -> str:
+def listed(title: str, lines: Sequence[str], *, css: str = "") -> str:
     if not lines:
         return ""
     items = "".join(f"<li>{in_html(line)}</li>" for line in lines)

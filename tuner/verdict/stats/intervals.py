@@ -112,7 +112,7 @@ def percentile_interval(estimate: float, resampled: ArrayLike, runs: int) -> Int
     return Interval(estimate, float(low), float(high), runs)
 
 
-def t_beyond(share: float, freedom: int) -> float:
+def t_beyond(share: float, freedom: float) -> float:
     """What Student's t with so many degrees of freedom exceeds in this share of cases.
 
     Not `scipy.stats`, which takes a quarter of a second to import: more than most commands need
