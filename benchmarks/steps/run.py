@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 sys.path.append(str(Path(__file__).parents[2]))
-from tuner.trial.scores import with_scores
+from tuner.trial.run import with_scores
 from tuner.trial.valued import valued
 
 from benchmarks.shared.circumstances import circumstances, heading, tuner, write

@@ -15,7 +15,8 @@ from torch import Tensor
 from tuner.config import ModelShapes
 from tuner.models import dropout
 from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.kernel_launch import COLUMN_SAMPLES, MOST_SPLITS, Launching
+from tuner.models.fused.kernel_launch import COLUMN_SAMPLES, MOST_SPLITS
+from tuner.models.fused.launch_order import Launching
 from tuner.models.fused.weights import layout_of, whole_of
 from tuner.models.tsmixer import DESIGNS, TSMixer
 

@@ -22,7 +22,7 @@ from tests.support.fused_epochs import (
 )
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.fused.kernel_launch import Launching
+from tuner.models.fused.launch_order import Launching
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.fused.fused_engine import TritonEngine

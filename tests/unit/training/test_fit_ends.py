@@ -150,7 +150,7 @@ def test_a_training_that_diverges_later_keeps_its_best_weights(
 ) -> None:
     """The learning rate is multiplied by a huge factor after the first epoch."""
     plain = run_config(learning_rate=1e-3, max_epochs=20)
-    growing = plain.training.but(learning_rate_decay=1e30)  # beyond its bounds
+    growing = plain.training.model_copy(update={"learning_rate_decay": 1e30})  # beyond its bounds
     result = fit(replace(plain, training=growing), data)
     assert result.stopped_by is StopReason.DIVERGED
     assert result.best_epoch == result.epochs == 1
@@ -269,7 +269,9 @@ class WithoutMemory:
 def test_memory_that_runs_out_in_a_capture_is_the_outcome_though_the_captures_end_fails_too(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    monkeypatch.setattr("tuner.training.fit.make_engine", lambda *_: WithoutMemory(failure))
+    monkeypatch.setattr(
+        "tuner.training.engine_in_use.make_engine", lambda *_: WithoutMemory(failure)
+    )
     result = fit(run_config(), data)
     assert result.stopped_by is StopReason.OUT_OF_MEMORY
     assert result.message.endswith(f": {str(failure).splitlines()[0]}")
@@ -280,7 +282,7 @@ def test_what_else_goes_wrong_in_a_capture_is_raised(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "tuner.training.fit.make_engine",
+        "tuner.training.engine_in_use.make_engine",
         lambda *_: WithoutMemory(ValueError("another reason")),
     )
     with pytest.raises(RuntimeError, match="previous error during capture"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
@@ -13,89 +12,9 @@ from torch import Tensor
 
 from tuner.models.fused.kernels import block, entry, head, masks
 from tuner.models.fused.kernels.weight_gradients import sum_columns, sum_products, sum_splits
+from tuner.models.fused.launch_order import Launching
 from tuner.models.fused.memory_plan import Plan, Sizes
 from tuner.models.fused.weights import ALIGNED, TILE, DeviceTables, Weights, columns_of
-
-# How the kernels of a step follow each other: which start early, which run beside others.
-
-
-EARLIEST_CAPABILITY = (9, 0)
-"""Of GPUs that start a kernel before the last one has ended."""
-
-EARLIEST_TRITON = (3, 4)
-"""That knows how to ask for it."""
-
-
-class NoStream:
-    """In a stream's place where kernels are only compiled: nothing runs beside anything."""
-
-
-class Launching(NamedTuple):
-    """What changes when things run, and no bit of what is computed.
-
-    Attributes:
-        early: a kernel is set up while the one before still runs: programmatic dependent launch.
-        side: where a norm's gradients are summed beside those of products; the same stream captures
-            and runs.
-    """
-
-    early: bool = False
-    side: torch.cuda.Stream | NoStream | None = None
-
-    def first(self) -> dict[str, Any]:
-        """Options of a kernel that starts when all before it has ended, whatever that was.
-
-        So does the first of every step: what a step only reads may be read by its kernels before
-        they wait.
-        """
-        return {"early": self.early}
-
-    def next(self) -> dict[str, Any]:
-        """Options of a kernel that follows one of ours, with nothing between."""
-        return {"early": self.early, "launch_pdl": True} if self.early else {"early": False}
-
-    def branch(self) -> None:
-        """What is launched on the side from now on follows all that was launched so far."""
-        if isinstance(self.side, torch.cuda.Stream):
-            self.side.wait_stream(torch.cuda.current_stream())
-
-    def on_side(self) -> AbstractContextManager[object]:
-        """In here kernels are launched on the side, or where everything else runs."""
-        if isinstance(self.side, torch.cuda.Stream):
-            return torch.cuda.stream(self.side)
-        return contextlib.nullcontext()
-
-    def join(self) -> None:
-        """What is launched from now on follows also what was launched on the side."""
-        if isinstance(self.side, torch.cuda.Stream):
-            torch.cuda.current_stream().wait_stream(self.side)
-
-
-PLAIN = Launching()
-"""One kernel after the other."""
-
-
-def why_not_early(device: torch.device) -> str | None:
-    """Why no kernel can start early on a device; None where it can."""
-    if device.type != "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
-        return "only compiled kernels on a CUDA device start early"
-    return why_never_early(torch.cuda.get_device_capability(device))
-
-
-def why_never_early(capability: tuple[int, int]) -> str | None:
-    """Why no compiled kernel can start early on GPUs of a capability; None where it can."""
-    if capability < EARLIEST_CAPABILITY:
-        return (
-            "kernels start early from compute capability 9.0 on, "
-            f"this GPU has {capability[0]}.{capability[1]}"
-        )
-    import triton  # not by its distribution: that has other names, too, such as pytorch-triton
-
-    version = triton.__version__
-    if tuple(int(part) for part in version.split(".")[:2]) < EARLIEST_TRITON:
-        return f"triton {version} cannot start a kernel early, 3.4 can"
-    return None
-
 
 # Starts the kernels that sum the parameters' gradients over the samples, from their records.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tuner.config import Precision
-from tuner.models.fused.kernel_launch import PLAIN, Launching
+from tuner.models.fused.launch_order import PLAIN, Launching
 from tuner.models.fused.memory_plan import Plan, make_plan
 from tuner.models.fused.support import LEVELS, dropped_of_levels, drops_out
 from tuner.models.fused.weights import Layout, tables_on, weights_of

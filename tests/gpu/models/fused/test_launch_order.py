@@ -7,7 +7,7 @@ import torch
 
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.windows import DeviceData
-from tuner.models.fused.kernel_launch import PLAIN, Launching, why_not_early
+from tuner.models.fused.launch_order import PLAIN, Launching, why_not_early
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.determinism import exact_fp32, seeded

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tuner.config import ModelShapes
 from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.kernel_launch import Launching
+from tuner.models.fused.launch_order import Launching
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 triton = pytest.importorskip("triton")

@@ -21,8 +21,9 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from tuner.models.fused.kernel_launch import PLAIN, SUMMED_AT_ONCE, Launching, Squares
+from tuner.models.fused.kernel_launch import SUMMED_AT_ONCE, Squares
 from tuner.models.fused.kernels.pieces import follow
+from tuner.models.fused.launch_order import PLAIN, Launching
 from tuner.models.fused.weights import layout_of, whole_of
 from tuner.training.model_state import Snapshot, copy_together, model_state
 from tuner.training.step import CLIP_EPS

@@ -13,7 +13,7 @@ from tuner.models.branches import SideStreams
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
 from tuner.models.fused import FusedTSMixer
 from tuner.models.fused.compile_only import Kernel, collected, launching_for, one_at_a_time
-from tuner.models.fused.kernel_launch import PLAIN, Launching, why_not_early
+from tuner.models.fused.launch_order import PLAIN, Launching, why_not_early
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
 from tuner.training.engines.captured import (

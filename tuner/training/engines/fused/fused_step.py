@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from tuner.config import RunConfig
 from tuner.data.windows import Batch, DeviceData, DeviceSplit
 from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.kernel_launch import DRAWN_AT_ONCE, PLAIN, Drawing, Launching, Scoring
+from tuner.models.fused.kernel_launch import DRAWN_AT_ONCE, Drawing, Scoring
 from tuner.models.fused.kernels.masks import draw_some
 from tuner.models.fused.kernels.pieces import follow
+from tuner.models.fused.launch_order import PLAIN, Launching
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.fused.adamw import FlatAdamW, FlatParameters, FlatSnapshot
 from tuner.training.model_state import Snapshot, copy_together
