@@ -23,7 +23,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[2]))
 from tuner.trial.run import with_scores
-from tuner.trial.valued import valued
+from tuner.trial.run import valued
 
 from benchmarks.shared.circumstances import circumstances, heading, tuner, write
 from tuner.data.prepare import prepare
