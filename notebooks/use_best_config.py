@@ -26,9 +26,9 @@ import logging
 import runpy
 import tempfile
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import torch
@@ -41,7 +41,8 @@ from tuner import evaluate, fit, load_best, load_data
 from tuner.config import RunConfig
 from tuner.data.sources import demo_series
 from tuner.export import render
-from tuner.report.figures.style import COLOURS, finish
+from tuner.report.figures.style import COLOURS
+from tuner.report.figures.style import finish
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
 EXPORTED = str(HERE.parent / "benchmarks" / "campaign" / "etth-rmsnorm.json.gz")
@@ -61,17 +62,13 @@ data = load_data("demo")
 job = RunConfig(
     architecture=best.architecture,
     hyperparameters=best.hyperparameters,
-    training=replace(best.training, max_epochs=20),
+    training=best.training.but(max_epochs=20),
     seed=best.provenance["seed"],
 )
 result = fit(job, data)
 scores = evaluate(result.model, data)
-print(
-    f"{result.stopped_by} after {result.epochs} epochs and {result.wall_clock_s:.1f} s; test MQL {scores.test_mql_mean:.4f}"
-)
-print(
-    f"the trial itself, on {best.task}: {best.provenance['epochs']} epochs, test MQL {best.values['test_mql']:.4f}"
-)
+print(f"{result.stopped_by} after {result.epochs} epochs and {result.wall_clock_s:.1f} s; test MQL {scores.test_mql_mean:.4f}")
+print(f"the trial itself, on {best.task}: {best.provenance['epochs']} epochs, test MQL {best.values['test_mql']:.4f}")
 print(f"expected by all runs, on {best.task}: test MQL {best.expected['test_mql']:.4f}")
 
 # %% [markdown]
@@ -89,14 +86,10 @@ file = Path(tempfile.mkdtemp()) / "model.safetensors"
 save_model(file, result.model, describe(prepare(data.task), job.architecture, job.hyperparameters))
 
 recent = pd.concat(
-    pd.DataFrame(each.values, columns=list(data.task.target_columns)).assign(
-        ds=each.timestamps, series=each.name
-    )
+    pd.DataFrame(each.values, columns=list(data.task.target_columns)).assign(ds=each.timestamps, series=each.name)
     for each in demo_series(rows=400, seed=0, n_targets=3)
 )
-forecast_figure(
-    load_model(file), recent, start="2024-01-16 12:00", series=["demo1"], columns=["load"]
-)
+forecast_figure(load_model(file), recent, start="2024-01-16 12:00", series=["demo1"], columns=["load"])
 
 # %% [markdown]
 # ## In neuralforecast
@@ -107,13 +100,7 @@ forecast_figure(
 # %%
 from neuralforecast import NeuralForecast
 
-for name in (
-    "pytorch_lightning",
-    "lightning_fabric",
-    "lightning.pytorch",
-    "lightning.fabric",
-    "darts",
-):
+for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric", "darts"):
     logging.getLogger(name).setLevel(logging.ERROR)  # they speak of every run
 
 series = demo_series(rows=300, seed=0, n_targets=3)[0]
@@ -124,13 +111,7 @@ panel = pd.concat(
 known = panel[panel["ds"] < series.timestamps[-6]]
 
 model = best.to_neuralforecast(
-    h=6,
-    n_series=3,
-    max_steps=60,
-    enable_progress_bar=False,
-    enable_model_summary=False,
-    logger=False,
-    accelerator="cpu",
+    h=6, n_series=3, max_steps=60, enable_progress_bar=False, enable_model_summary=False, logger=False, accelerator="cpu"
 )
 forecaster = NeuralForecast(models=[model], freq="h", local_scaler_type="minmax")
 forecaster.fit(known)
@@ -140,34 +121,19 @@ forecast.head()
 # %%
 levels = [column for column in forecast.columns if column not in ("unique_id", "ds")]
 low, middle, high = (
-    next(c for c in levels if f"-{side}" in c)
-    if side != "median"
-    else next(c for c in levels if c.endswith("median"))
+    next(c for c in levels if f"-{side}" in c) if side != "median" else next(c for c in levels if c.endswith("median"))
     for side in ("lo-80", "median", "hi-80")
 )
 one = forecast[forecast["unique_id"] == "a"]
 truth = panel[(panel["unique_id"] == "a") & (panel["ds"] >= series.timestamps[-48])]
 figure = go.Figure()
-figure.add_scatter(
-    x=truth["ds"], y=truth["y"], name="observed", mode="lines", line={"color": "#222222"}
-)
+figure.add_scatter(x=truth["ds"], y=truth["y"], name="observed", mode="lines", line={"color": "#222222"})
 figure.add_scatter(x=one["ds"], y=one[high], mode="lines", line={"width": 0}, showlegend=False)
 figure.add_scatter(
-    x=one["ds"],
-    y=one[low],
-    mode="lines",
-    line={"width": 0},
-    fill="tonexty",
-    fillcolor="rgba(0,114,178,0.25)",
+    x=one["ds"], y=one[low], mode="lines", line={"width": 0}, fill="tonexty", fillcolor="rgba(0,114,178,0.25)",
     name="80 % interval",
 )
-figure.add_scatter(
-    x=one["ds"],
-    y=one[middle],
-    name="median",
-    mode="lines",
-    line={"color": COLOURS[0], "dash": "dash"},
-)
+figure.add_scatter(x=one["ds"], y=one[middle], name="median", mode="lines", line={"color": COLOURS[0], "dash": "dash"})
 finish(figure, title="Column a of the first series", x="time", y="value")
 
 # %% [markdown]

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from tuner.config import MANY, MOST_SEARCHES
-from tuner.files.plain import LARGEST, Label, Strict
+from tuner.files.plain import LARGEST, Strict
 from tuner.record import Recorded
 
 # The seeds of trainings: they follow from the study's root, the trial's number, and which of the
@@ -70,7 +70,8 @@ ATTRIBUTE = "tuner_search"
 class Membership(Strict):
     """A study's place, as it is stored with it."""
 
-    group: Label
+    group: Annotated[str, Field(min_length=1, max_length=512)]
+    """Whatever it is called: who shows it makes it harmless."""
     search: Annotated[int, Field(ge=1, le=MOST_SEARCHES)] = 1
     """Its number in the group, from 1."""
     seed_root: Annotated[int, Field(ge=0, le=LARGEST)] | None = None

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
-from sqlalchemy import Connection, Engine, Row, Select, Table, func, select, text
+from sqlalchemy import Connection, Engine, Row, Select, Table, func, inspect, select, text
 
 from tuner.errors import StorageError
 from tuner.files.durable import write_durably
@@ -219,6 +219,7 @@ def check_database(address: DatabaseUrl) -> DatabaseReport:
             server = _server(connection)
         optuna_version, expected_optuna = current_version(engine), wanted_version() or ""
         findings = list(_of_versions(there, version, optuna_version, expected_optuna))
+        findings = findings or list(_altered(engine))
         counts = {}
         if not findings:
             counts = _counts(engine)
@@ -281,6 +282,15 @@ def _counts(engine: Engine) -> dict[str, int]:
             for state, number in connection.execute(by_trial).all()
         }
     return dict(sorted(found.items()))
+
+
+def _altered(engine: Engine) -> Iterator[Finding]:
+    found = inspect(engine)
+    for table in schema.metadata.sorted_tables:
+        there = {each["name"] for each in found.get_columns(table.name)}
+        for column in sorted(set(table.c.keys()) - there):
+            what = f"{table.name} has lost its column {column}: somebody altered it"
+            yield Finding("error", f"{what}; go back to a backup")
 
 
 def _integrity(engine: Engine) -> list[Finding]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -67,22 +66,12 @@ def test_from_the_study_file_to_a_model_and_a_script_that_stands_alone(
     fresh = best.build_model()
     assert [p.shape for p in model.parameters()] == [p.shape for p in fresh.parameters()]
 
-    script = tmp_path / "best.py"
-    script.write_text(tuner("best", *study, "--pick=mql", "--format=python"), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("best_stack", script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "best_stack", module)
-    spec.loader.exec_module(module)
-    job = module.Job(**module.SETTINGS | {"max_epochs": 1})
-    monkeypatch.setattr(sys, "argv", ["best.py"])
-    module.run(job, module.read_series, module.network)
-    alone = module.network(job, best.shapes)
+    tuner("best", *study, "--pick=mql", "--format=python", "--output=best.py")
+    alone = runpy.run_path(str(tmp_path / "best_network.py"))["build_network"]()
     assert [p.shape for p in alone.parameters()] == [p.shape for p in fresh.parameters()]
     alone.load_state_dict(model.state_dict())
     shapes = best.shapes
-    assert shapes.input_size == best.params["input_size"] == job.input_size
+    assert shapes.input_size == best.params["input_size"]
     torch.manual_seed(0)
     past = torch.rand(2, shapes.input_size, shapes.n_targets + shapes.n_past + shapes.n_future)
     with torch.no_grad():

@@ -207,7 +207,7 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
     assert "stage 2 of 5, re-evaluation: not needed" in done.err
     assert "stage 4 of 5, ablation: not asked for (--ablate)" in done.err
     assert "Confirmed on untouched seeds:" in done.out
-    assert "Retuning small cost " in done.out
+    assert "The retune of small took " in done.out
     page = bench.folder / "storage" / f"retune-{STUDY}.html"
     assert "What it cost, and what it gives" in page.read_text(encoding="utf-8")
 
