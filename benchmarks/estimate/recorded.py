@@ -16,9 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from tuner.estimate.cost_model import CostModel, quantile_of, steps_of_epoch
-from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
-from tuner.estimate.search_hours import Ended, default_is_cut
+from tuner.estimate.cost_model import (
+    CostModel,
+    Size,
+    key_of,
+    quantile_of,
+    size_of,
+    sizes_of,
+    steps_of_epoch,
+)
+from tuner.estimate.foretold import Ended, default_is_cut
 from tuner.search.history import configuration
 from tuner.search.methods import method_of, prunes
 from tuner.storage.queue.device_time import device_seconds

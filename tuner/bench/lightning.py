@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from tuner.bench.contender import Epoch
-from tuner.bench.kernels import KernelCount
+from tuner.bench.contender import Epoch, KernelCount
 from tuner.config import Precision
 from tuner.errors import exit_code_of
 from tuner.training.determinism import seeded

@@ -27,9 +27,10 @@ from tuner.errors import TunerError, UsageError
 from tuner.worker.process import as_given, become
 
 if TYPE_CHECKING:
-    from tuner.bench import Circumstances, Plan
     from tuner.bench.contender import Contender, Job, Measurement
+    from tuner.bench.entrants import Plan
     from tuner.bench.ladder import LadderRow, Trainings
+    from tuner.bench.report import Circumstances
     from tuner.devices import CpuCores, Gpu
 
 
@@ -156,7 +157,7 @@ def measured(
     """Alone on the device: the rounds, then `more`, which calls the function that it is given when
     it has more to write. A device that is lost in the rounds makes a fresh process of this one.
     """
-    from tuner.bench import FreshProcessError, run_bench
+    from tuner.bench.rounds import FreshProcessError, run_bench
     from tuner.devices import Gpu, Watch, exclusive
 
     options, device = asked.options, asked.device
@@ -260,8 +261,8 @@ def _read_carried(
 def _circumstances(
     job: Job, device: Gpu | CpuCores, contamination: str, epochs: int, incomplete: str
 ) -> Circumstances:
-    from tuner.bench import Circumstances
     from tuner.bench.entrants import library_versions
+    from tuner.bench.report import Circumstances
     from tuner.trial.provenance import git_revision, versions
 
     found = versions() | library_versions()
@@ -288,8 +289,14 @@ OWN_SIZES = "a ladder begins with the variant's own sizes and settings"
 def climb(options: BenchOptions) -> int:
     """Measure the rungs interleaved, train them where that was asked for, and report."""
     from tuner.bench.entrants import names
-    from tuner.bench.ladder import Trainings, ladder_rows, make_ladder, train_rungs, write_ladder
-    from tuner.bench.ladder.ladder_report import FIRST_LADDER_COLUMNS
+    from tuner.bench.ladder import (
+        FIRST_LADDER_COLUMNS,
+        Trainings,
+        ladder_rows,
+        make_ladder,
+        train_rungs,
+        write_ladder,
+    )
     from tuner.data.windows import to_device
     from tuner.spec.study_file import load_study_file
 
@@ -407,13 +414,13 @@ def bench(options: BenchOptions) -> int:
 def _write(
     options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
 ) -> None:
-    from tuner.bench import summarise, write_results
+    from tuner.bench.report import summarise, write_results
 
     write_results(summarise(measurements), circumstances, options.folder)
 
 
 def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) -> Plan:
-    from tuner.bench import make_plan
+    from tuner.bench.entrants import make_plan
     from tuner.data.windows import to_device
 
     return make_plan(
@@ -431,7 +438,7 @@ def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) 
 def _report(
     options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
 ) -> int:
-    from tuner.bench import as_documents, print_table, summarise, write_results
+    from tuner.bench.report import as_documents, print_table, summarise, write_results
 
     rows = summarise(measurements)
     written = write_results(rows, circumstances, options.folder)

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tuner.data.cache import user_cache
-from tuner.data.remote import file_in, reason_of, transfer, url_of
+from tuner.data.cache import file_in, reason_of, transfer, url_of, user_cache
 from tuner.data.series import Series
 from tuner.data.source_kinds import CsvSource, DemoSource, FileSource, files_found
 from tuner.data.task import Task
@@ -358,7 +357,7 @@ def _parse_file(content: bytes, source: FileSource, task: Task) -> tuple[Series,
         from tuner.data.table import parse_table
 
         return parse_table(content, source, task)
-    from tuner.data.parquet import parse_parquet
+    from tuner.data.table import parse_parquet
 
     return parse_parquet(content, source, task)
 

@@ -19,8 +19,7 @@ from pydantic import Field
 
 from tuner.config import Backend
 from tuner.data.cache import keep_text, kept_text
-from tuner.estimate.cost_model import CostModel, Foretold, steps_of_epoch
-from tuner.estimate.cost_sizes import Size, key_of, size_of
+from tuner.estimate.cost_model import CostModel, Foretold, Size, key_of, size_of, steps_of_epoch
 from tuner.files.plain import Strict
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuner.estimate.cost_model import Foretold
-from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
+from tuner.estimate.cost_model import Foretold, Size, key_of, size_of, sizes_of
 from tuner.estimate.foretold import HOUR_S, SearchForetold, elapsed, money, together
 from tuner.estimate.size_costs import SizeCosts
 from tuner.search.methods import method_of

@@ -102,7 +102,7 @@ class _Profiling:
         self._hooks.seen.inputs = None  # the last batch: nobody else holds it
         if self._show:
             from tuner.display.terminal import make_console
-            from tuner.profile.profile_words import print_profile
+            from tuner.profile.profile_page import print_profile
 
             print_profile(self.profile, make_console(stderr=True))
         if self._html is not None:
@@ -115,10 +115,8 @@ def _profile_of(found: dict[str, Any]) -> Profile:
     """Pace, stages and throughput; the rest needs runs of its own."""
     import torch
 
-    from tuner.profile.advice_order import bottleneck, of_falling, trend_of
-    from tuner.profile.profile_records import Operations, Profile
-    from tuner.profile.script_profile import ticks_of
-    from tuner.profile.script_runs import pace_of, stages_of
+    from tuner.profile.profile_records import Operations, Profile, bottleneck, of_falling, trend_of
+    from tuner.profile.script_profile import pace_of, stages_of, ticks_of
 
     on_gpu = torch.cuda.is_available()
     pace, stages = pace_of(found), stages_of(found)

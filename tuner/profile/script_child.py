@@ -24,13 +24,11 @@ from tuner.devices import Gpu, list_gpus
 from tuner.errors import first_line
 from tuner.models.fault import on_one_line
 from tuner.models.out_of_memory import out_of_memory
-from tuner.profile.machine_load import Watching
-from tuner.profile.script_changes import Changes, changed, on_network
+from tuner.profile.script_changes import READS, Changes, changed, of_torch, on_network
 from tuner.profile.script_hooks import EnoughError, Hooks, numbers_of
-from tuner.profile.script_runs import serve
-from tuner.profile.step_operations import operations
+from tuner.profile.script_profile import serve
+from tuner.profile.step_operations import Watching, operations
 from tuner.profile.variant_faults import batched_gain, dead_parts, loops_in, step_s
-from tuner.profile.what_if import READS, of_torch
 
 # Which lines of a script read a tensor's value: on a GPU the host waits for it there.
 

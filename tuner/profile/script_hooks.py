@@ -18,8 +18,8 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import dataloader
 
-from tuner.profile.machine_load import Watching
-from tuner.profile.recorders import HOW, Recorder, Recording, merged, recorder_for
+from tuner.profile.profile_records import HOW, Recorder, Recording, merged, recorder_for
+from tuner.profile.step_operations import Watching
 from tuner.training.stage_marks import Stage
 
 # What hooks saw of somebody else's training.

@@ -2,20 +2,221 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tuner.config import Backend, RunConfig
+import torch
+
+from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.profile.profile_records import Advice, Pace
-from tuner.profile.settings_to_try import Candidate
-from tuner.profile.stage_times import NoMemoryError, Paced, guarded, measure_pace
-from tuner.profile.timed_training import Patch, Running
+from tuner.profile.profile_records import Advice, AtBatch, Pace, Stages
+from tuner.profile.script_changes import no_waits, without
+from tuner.profile.stage_times import NoMemoryError, Paced, Patch, Running, guarded, measure_pace
 from tuner.profile.variant_faults import Faults, Loop, batched_gain, saved_share
-from tuner.profile.what_if import no_waits, without
+from tuner.training.stage_marks import Stage
 from tuner.trial.survival import lost_context
+
+# Settings that may help: each a configuration to be run through the same measurement.
+
+
+NEAR = 1.1
+"""A smaller batch is preferred to one that is faster by less than this."""
+
+LEAST_SHARE = 0.05
+"""Of the epoch: what takes less is not worth a trial that lessens it."""
+
+TINY = 2.0
+"""A batch is called tiny where a larger one more than halves the time of a window."""
+
+ACCUMULATED = 4
+SELDOM = 2
+"""Epochs from one validation to the next, as it is tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One setting, changed."""
+
+    change: str
+    why: str
+    config: RunConfig
+    mathematics: str = ""
+    fault: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What is known when candidates are chosen."""
+
+    config: RunConfig
+    paced: Paced
+    stages: Stages
+    memory: Sequence[AtBatch]
+    device: torch.device
+    waits: bool = False
+    """Whether a line of the network's reads a value from the device: it cannot be captured."""
+
+
+def candidates(now: Situation) -> Iterator[Candidate | Advice]:
+    """What to try, and, of what there is nothing to try, why not."""
+    yield from _batch(now)
+    yield from _backends(now)
+    yield from _precisions(now)
+    yield from _accumulation(now)
+    yield from _validation(now)
+    yield Advice(
+        change="a fused optimiser",
+        why="",
+        outcome="there is one already: AdamW in one kernel, on a CPU too",
+    )
+    yield Advice(
+        change="workers that load data",
+        why="",
+        outcome="there is nothing to load: all windows lie on the device",
+    )
+
+
+def _batch(now: Situation) -> Iterator[Candidate | Advice]:
+    present = now.config.hyperparameters.batch_size
+    known = {
+        each.batch_size: each.step_s / each.batch_size
+        for each in now.memory
+        if each.step_s is not None and each.batch_size >= present
+    }
+    if len(known) < 2:  # noqa: PLR2004 - the present one, and one to compare it with
+        last = now.memory[-1] if now.memory else None
+        why = last.failure if last is not None and last.failure else "an epoch has no more windows"
+        yield Advice(change="a larger batch", why="", outcome=f"none was tried: {why}")
+        return
+    fastest = min(known.values())
+    size = min(size for size, window_s in known.items() if window_s <= fastest * NEAR)
+    if size == present:
+        yield Advice(
+            change="a larger batch",
+            why="",
+            outcome=f"no gain: windows of a batch of {max(known)} take as long",
+        )
+        return
+    tiny = known[present] / fastest >= TINY
+    why = f"a step of {size} windows takes {known[size] * size / (known[present] * present):.1f} "
+    yield Candidate(
+        change=f"batch_size {size} in place of {present}",
+        why=why + f"times as long as one of {present}",
+        config=_with_sizes(now.config, size),
+        mathematics="fewer updates an epoch: tune learning_rate anew",
+        fault=tiny,
+    )
+
+
+def _backends(now: Situation) -> Iterator[Candidate | Advice]:
+    there = [Backend.COMPILE, Backend.EAGER]
+    if now.device.type == "cuda":
+        there = [Backend.GRAPH, Backend.TRITON, *there]
+    ran = now.paced.backend
+    for backend in there:
+        if backend.value == ran:
+            continue
+        if now.waits and backend is not Backend.EAGER and now.device.type == "cuda":
+            yield Advice(
+                change=f"backend {backend.value} in place of {ran}",
+                why="",
+                outcome="not tried: a step that waits for the device cannot be captured",
+            )
+            continue
+        yield Candidate(
+            change=f"backend {backend.value} in place of {ran}",
+            why=_of_backend(backend, now.device),
+            config=replace(now.config, training=now.config.training.but(backend=backend)),
+        )
+    if now.device.type != "cuda":
+        return
+    for mode in CompileMode:
+        settings = now.config.training
+        if ran != Backend.COMPILE.value or mode is settings.compile_mode:
+            continue
+        yield Candidate(
+            change=f"compile_mode {mode.value}",
+            why="torch.compile searches longer, or launches what it made as one",
+            config=replace(now.config, training=settings.but(compile_mode=mode)),
+        )
+
+
+def _of_backend(backend: Backend, device: torch.device) -> str:
+    if backend is Backend.COMPILE and device.type == "cpu":
+        return "C++ kernels for what stands between the products"
+    return {
+        Backend.GRAPH: "the whole step is captured, and launched at once",
+        Backend.TRITON: "fused kernels in a captured step",
+        Backend.COMPILE: "torch.compile in a captured step",
+    }.get(backend, "plain operations, one after the other")
+
+
+def _precisions(now: Situation) -> Iterator[Candidate]:
+    present = now.config.training.precision
+    on_gpu = now.device.type == "cuda"
+    wanted = [Precision.BF16, *([Precision.FP16] if on_gpu else [])]
+    if on_gpu and present is Precision.FP32:
+        wanted.insert(0, Precision.TF32)
+    for precision in wanted:
+        if precision is present or present.half:
+            continue
+        # The present backend may not know the precision: auto finds one that does.
+        settings = now.config.training.but(precision=precision)
+        yield Candidate(
+            change=f"precision {precision.value} in place of {present.value}",
+            why="products in fewer bits, on tensor cores where there are any",
+            config=replace(now.config, training=settings),
+            mathematics="rounding: compare the error of the forecasts",
+        )
+
+
+def _accumulation(now: Situation) -> Iterator[Candidate | Advice]:
+    share = now.stages.share(Stage.OPTIMISER)
+    if now.config.hyperparameters.accumulate is not None:
+        yield Advice(change="accumulation", why="", outcome="not tried: the variant searches it")
+        return
+    if share < LEAST_SHARE:
+        yield Advice(
+            change="accumulation",
+            why="",
+            outcome=f"not tried: the optimiser takes {share:.0%} of an epoch",
+        )
+        return
+    settings = now.config.training.but(accumulate=now.config.accumulate * ACCUMULATED)
+    yield Candidate(
+        change=f"accumulate {settings.accumulate}",
+        why=f"the optimiser takes {share:.0%} of an epoch",
+        config=replace(now.config, training=settings),
+        mathematics="fewer updates an epoch: tune learning_rate anew",
+    )
+
+
+def _validation(now: Situation) -> Iterator[Candidate | Advice]:
+    share = now.stages.share(Stage.VALIDATION)
+    settings = now.config.training
+    if share < LEAST_SHARE:
+        yield Advice(
+            change="validation every other epoch",
+            why="",
+            outcome=f"not tried: it takes {share:.0%} of an epoch",
+        )
+        return
+    yield Candidate(
+        change=f"validate_every {settings.validate_every * SELDOM}",
+        why=f"validation takes {share:.0%} of an epoch",
+        config=replace(
+            now.config,
+            training=settings.but(validate_every=settings.validate_every * SELDOM),
+        ),
+        mathematics="early stopping looks less often, and the best weights may be missed",
+    )
+
+
+def _with_sizes(config: RunConfig, batch_size: int) -> RunConfig:
+    return replace(config, hyperparameters=replace(config.hyperparameters, batch_size=batch_size))
+
 
 MOST_S = 8.0
 """For the timed steps of one candidate, as the present pace has it."""

@@ -18,8 +18,7 @@ from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.host import free_memory_bytes
 from tuner.errors import TunerError
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.profile.advice_order import Tell, of_falling, silent, told, trend_of
-from tuner.profile.machine_load import busy_during
+from tuner.profile.profile_page import seconds
 from tuner.profile.profile_records import (
     ADVICE,
     MEMORY,
@@ -29,13 +28,15 @@ from tuner.profile.profile_records import (
     Busy,
     Operations,
     Profile,
+    Tell,
+    of_falling,
+    silent,
+    told,
+    trend_of,
 )
-from tuner.profile.profile_words import seconds
-from tuner.profile.settings_to_try import Situation, candidates
-from tuner.profile.stage_times import Measured, NoMemoryError, guarded, measure
-from tuner.profile.step_operations import STEPS, operations
-from tuner.profile.timed_training import Running, running
-from tuner.profile.tried_advice import MOST_S, DeviceLostError, Trials
+from tuner.profile.stage_times import Measured, NoMemoryError, Running, guarded, measure, running
+from tuner.profile.step_operations import STEPS, busy_during, operations
+from tuner.profile.tried_advice import MOST_S, DeviceLostError, Situation, Trials, candidates
 from tuner.profile.variant_faults import faults_in
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.stage_marks import Stage

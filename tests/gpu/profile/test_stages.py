@@ -14,10 +14,9 @@ from tuner.config import Architecture, Backend, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import list_gpus
 from tuner.profile.profile_records import Advice
-from tuner.profile.settings_to_try import Candidate, Situation, candidates
-from tuner.profile.stage_times import _by_events, _by_markers, measure
+from tuner.profile.stage_times import _by_events, _by_markers, measure, running
 from tuner.profile.step_operations import operations
-from tuner.profile.timed_training import running
+from tuner.profile.tried_advice import Candidate, Situation, candidates
 from tuner.profile.variant_profile import Wanted, profile_variant
 from tuner.training import fit
 from tuner.training.stage_marks import Stage
@@ -91,7 +90,7 @@ def test_a_capture_without_a_recorder_holds_nothing_of_it(cuda_data: DeviceData)
             launched = operations(lambda: found.steps(2), torch.device("cuda"), steps=2, trace=None)
         return launched.kernels
 
-    from tuner.profile.recorders import ReplayRecorder
+    from tuner.profile.profile_records import ReplayRecorder
 
     assert kernels(None) == kernels(ReplayRecorder())
 

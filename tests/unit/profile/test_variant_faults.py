@@ -10,12 +10,9 @@ from torch import Tensor, nn
 
 from tuner.config import Architecture, ModelShapes, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.profile.advice_order import bottleneck, ranked
-from tuner.profile.profile_records import Operations, Stages
-from tuner.profile.settings_to_try import Candidate
-from tuner.profile.stage_times import measure_pace
-from tuner.profile.timed_training import running
-from tuner.profile.tried_advice import Trials
+from tuner.profile.profile_records import Operations, Stages, bottleneck, ranked
+from tuner.profile.stage_times import measure_pace, running
+from tuner.profile.tried_advice import Candidate, Trials
 from tuner.profile.variant_faults import Faults, batched_gain, dead_parts, faults_in, loops_in
 
 

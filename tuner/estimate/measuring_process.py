@@ -21,7 +21,7 @@ from tuner.config import Hyperparameters
 from tuner.data.task import Task
 from tuner.devices import CpuCores, Gpu
 from tuner.errors import TunerError
-from tuner.estimate.cost_sizes import (
+from tuner.estimate.cost_model import (
     Size,
     hyperparameters_of,
     key_of,
@@ -33,7 +33,7 @@ from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.files.environment import without_secrets
 from tuner.spec.definition import StudyDefinition
 
-COMMAND = (sys.executable, "-m", "tuner.estimate.measuring.serve_orders")
+COMMAND = (sys.executable, "-m", "tuner.estimate.serve_orders")
 END_S = 10.0
 STARTS_S = 600.0
 """To import, prepare data and bring it to the device."""

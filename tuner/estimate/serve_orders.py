@@ -1,4 +1,4 @@
-"""The process that measures: `python -m tuner.estimate.measuring.serve_orders`.
+"""The process that measures: `python -m tuner.estimate.serve_orders`.
 
 The first line on its standard input says what search and device it is about; each further line is
 one configuration to measure, answered by one line. It may die of one: who asks starts another. It
@@ -25,8 +25,7 @@ import torch
 from tuner.config import Backend, Hyperparameters, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError, first_line
-from tuner.estimate.cost_model import steps_of_epoch
-from tuner.estimate.cost_sizes import size_of
+from tuner.estimate.cost_model import size_of, steps_of_epoch
 from tuner.estimate.size_costs import MeasuredSize
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.out_of_memory import out_of_memory
