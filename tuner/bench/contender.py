@@ -6,7 +6,7 @@ import gc
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from tuner.config import Precision
+from tuner.config import Precision, RunConfig
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.training.clock import synchronizer
@@ -118,6 +118,16 @@ class Contender(Protocol):
 
     def kernels_per_step(self) -> int | None:
         """CUDA kernels that one training step launches, without copies and fills; None on a CPU."""
+
+
+def trained_with(config: RunConfig, **changes: object) -> RunConfig:
+    """The same configuration with other settings of training."""
+    return replace(config, training=config.training.but(**changes))
+
+
+def with_batch(config: RunConfig, batch_size: int) -> RunConfig:
+    """The same configuration with another batch."""
+    return replace(config, hyperparameters=replace(config.hyperparameters, batch_size=batch_size))
 
 
 def torch_device(device: Gpu | CpuCores) -> torch.device:

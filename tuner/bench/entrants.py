@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
@@ -45,21 +45,13 @@ class Ours:
 
     def __init__(self, job: Job, entry: Entry, config: RunConfig, data: DeviceData) -> None:
         self.job = job
-        self._entry = entry
-        self._config = config
+        self.entry = entry
+        self.config = config
+        """What it trains."""
         self.data = data
         self._batch_size = config.hyperparameters.batch_size * config.accumulate
         """Of an update, which is what a step is here."""
         self._n_steps = math.ceil(len(data.train) / self._batch_size)
-
-    @property
-    def entry(self) -> Entry:
-        return self._entry
-
-    @property
-    def config(self) -> RunConfig:
-        """What it trains."""
-        return self._config
 
     def run(self, epochs: int) -> Round:
         device = self.job.device
@@ -68,7 +60,7 @@ class Ours:
         began = read()
         with self._engine() as (engine, shuffles):
             setup_s = read() - began
-            training = _Training(engine, self._config, shuffles, self._n_steps, device)
+            training = _Training(engine, self.config, shuffles, self._n_steps, device)
             training.epoch()
             first = read()
             counted = tuple(training.epoch() for _ in range(epochs))
@@ -90,7 +82,7 @@ class Ours:
         if device.type != "cuda":
             return None
         order = torch.arange(len(self.data.train), device=device)
-        learning_rate = self._config.hyperparameters.learning_rate
+        learning_rate = self.config.hyperparameters.learning_rate
         with self._engine() as (engine, _):
 
             def count(steps: int) -> int:
@@ -106,13 +98,13 @@ class Ours:
         """The network and its engine, warmed up, under a training's settings; closed at the end."""
         device = self.job.device
         with (
-            arithmetic(self._config.training.precision),
-            seeded(self._config.seed, device) as generator,
+            arithmetic(self.config.training.precision),
+            seeded(self.config.seed, device) as generator,
         ):
             model = build_model(
-                self._config.architecture, self.data.shapes, self._config.hyperparameters
+                self.config.architecture, self.data.shapes, self.config.hyperparameters
             )
-            engine = make_engine(self._config, self.data, model.to(device))
+            engine = make_engine(self.config, self.data, model.to(device))
             if engine.fallback:
                 raise FellBackError(f"would run as {engine.backend.value}: {engine.fallback}")
             try:
@@ -172,13 +164,14 @@ class _Training:
         return self._read() - began, trained_at - began
 
 
-def stop_after(steps: int) -> Poll:
-    """Ends an epoch after so many steps."""
+def stop_after(steps: int, stepped: Callable[[], object] = lambda: None) -> Poll:
+    """Ends an epoch after so many steps, and tells of each."""
     left = steps
 
     def poll() -> StopReason | None:
         nonlocal left
         left -= 1
+        stepped()
         return None if left > 0 else StopReason.INTERRUPTED
 
     return poll

@@ -4,20 +4,29 @@ in time, memory and quality.
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.table import Table
 
-from tuner.bench.contender import Entry, Job, Measurement
+from tuner.bench.contender import Entry, Job, Measurement, trained_with, with_batch
 from tuner.bench.entrants import Ours
-from tuner.bench.report import Circumstances, summarise, write_table
+from tuner.bench.report import (
+    Cell,
+    Circumstances,
+    all_notes,
+    as_number,
+    head_of_page,
+    lines_of_table,
+    on_screen,
+    summarise,
+    write_table,
+)
 from tuner.bench.rounds import reason_of
 from tuner.config import Backend, Precision, RunConfig, StopReason, TrainingSettings
 from tuner.data.windows import DeviceData
@@ -153,32 +162,15 @@ def _as_it_was(file: StudyFile, job: Job) -> RunConfig:
 
 def _changes(precision: Precision, batch_size: int) -> list[tuple[str, Apply]]:
     """In the order in which the reports' tables have them."""
-
-    def larger(config: RunConfig) -> RunConfig:
-        sizes = dataclasses.replace(config.hyperparameters, batch_size=batch_size)
-        return dataclasses.replace(config, hyperparameters=sizes)
-
+    every = BETWEEN_VALIDATIONS
     return [
-        (precision.value, _training(precision=precision)),
-        (f"batch {batch_size}", larger),
-        ("captured step", _training(backend=Backend.GRAPH)),
-        ("compiled step", _training(backend=Backend.COMPILE)),
-        ("fused kernels", _training(backend=Backend.TRITON)),
-        (
-            f"validation every {BETWEEN_VALIDATIONS} epochs",
-            _training(validate_every=BETWEEN_VALIDATIONS),
-        ),
+        (precision.value, partial(trained_with, precision=precision)),
+        (f"batch {batch_size}", partial(with_batch, batch_size=batch_size)),
+        ("captured step", partial(trained_with, backend=Backend.GRAPH)),
+        ("compiled step", partial(trained_with, backend=Backend.COMPILE)),
+        ("fused kernels", partial(trained_with, backend=Backend.TRITON)),
+        (f"validation every {every} epochs", partial(trained_with, validate_every=every)),
     ]
-
-
-def _training(**changes: object) -> Apply:
-    def apply(config: RunConfig) -> RunConfig:
-        return dataclasses.replace(
-            config,
-            training=config.training.but(**changes),
-        )
-
-    return apply
 
 
 def _contenders(
@@ -237,7 +229,7 @@ class Trainings:
 
     def keep(self, number: int, trained: Trained, captured: bool) -> None:
         """Of a contender."""
-        self.of.setdefault(number, []).append(dataclasses.replace(trained, captured=captured))
+        self.of.setdefault(number, []).append(replace(trained, captured=captured))
 
 
 def train_rungs(
@@ -311,8 +303,7 @@ def in_capture(contender: Ours) -> RunConfig:
     config = contender.config
     if config.training.backend is not Backend.EAGER or contender.job.device.type != "cuda":
         return config
-    training = config.training.but(backend=Backend.GRAPH)
-    captured = dataclasses.replace(config, training=training)
+    captured = trained_with(config, backend=Backend.GRAPH)
     return config if why_not(captured, contender.job, contender.data) else captured
 
 
@@ -338,7 +329,7 @@ def _attempt(
     """A training, or why it is none, or None where it was cut at `until`; and whether the device
     can be used after it.
     """
-    config = dataclasses.replace(config, seed=seed)
+    config = replace(config, seed=seed)
     if (before := found.again(config)) is not None:
         return before, True
     try:
@@ -576,7 +567,6 @@ def _mean(name: str, values: Sequence[float]) -> Figures:
     return found
 
 
-Cell = Callable[[LadderRow], str]
 TITLES = {
     "cumulated": "Each change on top of those before it",
     "alone": "Each change alone",
@@ -608,53 +598,30 @@ def write_ladder(
 
 def markdown_of(rows: Sequence[LadderRow], circumstances: Circumstances) -> str:
     """The tables with their circumstances above and their footnotes below."""
-    c = circumstances
-    epochs = f"{c.epochs_per_round} counted epochs a round"
-    lines = [
-        f"{c.device}, {c.date}, task {c.task}, variant {rows[0].variant}, {epochs}.",
-        f"{c.versions}; revision {c.git_revision or 'unknown'}.",
-        "",
-        f"    {c.command}",
-    ]
+    columns = _columns(rows)
+    lines = head_of_page(circumstances, f"variant {rows[0].variant}")
     for kind, title in TITLES.items():
-        columns = _columns(rows)
-        lines += [
-            "",
-            f"**{title}**",
-            "",
-            f"| {' | '.join(heading for heading, _ in columns)} |",
-            f"|{'---|' * len(columns)}",
-        ]
         shown = [row for row in rows if row.kind == kind]
-        lines += [f"| {' | '.join(cell(row) for _, cell in columns)} |" for row in shown]
-    return "\n".join([*lines, "", *(f"- {note}" for note in _notes(rows, c))]) + "\n"
+        lines += ["", f"**{title}**", "", *lines_of_table(shown, columns)]
+    notes = [f"- {note}" for note in _notes(rows, circumstances)]
+    return "\n".join([*lines, "", *notes]) + "\n"
 
 
 def print_ladder(rows: Sequence[LadderRow], circumstances: Circumstances) -> None:
     """The tables' most important columns on the screen."""
     console = make_console()
+    columns = [each for each in _columns(rows) if each[0] in ON_SCREEN]
     for kind, title in TITLES.items():
-        table = Table(
-            title=f"{circumstances.task} on {circumstances.device}: {title.lower()}",
-            title_justify="left",
-            box=None,
-            padding=(0, 1, 0, 0),
-        )
-        shown = [each for each in _columns(rows) if each[0] in ON_SCREEN]
-        for heading, _ in shown:
-            table.add_column(
-                heading, justify="left" if heading == "change" else "right", no_wrap=True
-            )
-        for row in rows:
-            if row.kind == kind:
-                table.add_row(*(cell(row) for _, cell in shown))
+        table = on_screen([row for row in rows if row.kind == kind], columns)
+        table.title = f"{circumstances.task} on {circumstances.device}: {title.lower()}"
+        table.title_justify = "left"
         console.print(table)
     for note in _notes(rows, circumstances):
         console.print(note)
 
 
 def _notes(rows: Sequence[LadderRow], circumstances: Circumstances) -> list[str]:
-    notes = [f"Incomplete: {circumstances.incomplete}."] if circumstances.incomplete else []
+    notes: list[str] = []
     notes.append(
         "x: the first rung's time divided by this one's in the same round, with the least and the "
         "greatest over the rounds."
@@ -675,21 +642,11 @@ def _notes(rows: Sequence[LadderRow], circumstances: Circumstances) -> list[str]
         if row.not_trained:
             by_reason.setdefault(row.not_trained, []).append(_who(row))
     notes += [f"Fewer trainings, as {why}: {', '.join(who)}." for why, who in by_reason.items()]
-    if circumstances.contamination:
-        notes.append(f"Do not trust these times: {circumstances.contamination}.")
-    return notes
+    return all_notes(notes, circumstances)
 
 
 def _who(row: LadderRow) -> str:
     return f"{row.change} ({row.kind})"
-
-
-def _number(name: str, form: str, *, scale: float = 1.0) -> Cell:
-    def cell(row: LadderRow) -> str:
-        value = getattr(row, name)
-        return "" if value is None else format(value if scale == 1 else value * scale, form)
-
-    return cell
 
 
 def _interval(name: str, form: str) -> Cell:
@@ -719,21 +676,21 @@ def _converged(row: LadderRow) -> str:
 
 TIMES: tuple[tuple[str, Cell], ...] = (
     ("change", _change),
-    ("ms/step", _number("ms_per_step", ".3f")),
-    ("x step", _number("speedup_step", ".2f")),
-    ("s/epoch", _number("s_per_epoch", ".4f")),
+    ("ms/step", as_number("ms_per_step", ".3f")),
+    ("x step", as_number("speedup_step", ".2f")),
+    ("s/epoch", as_number("s_per_epoch", ".4f")),
     ("x", _speedup),
-    ("samples/s", _number("samples_per_s", ".0f")),
-    ("GPU %", _number("gpu_utilisation", ".0f")),
-    ("peak MiB", _number("peak_memory_bytes", ".0f", scale=2.0**-20)),
-    ("kernels", _number("kernels_per_step", "d")),
-    ("set-up warm s", _number("setup_warm_s", ".2f")),
+    ("samples/s", as_number("samples_per_s", ".0f")),
+    ("GPU %", as_number("gpu_utilisation", ".0f")),
+    ("peak MiB", as_number("peak_memory_bytes", ".0f", scale=2.0**-20)),
+    ("kernels", as_number("kernels_per_step", "d")),
+    ("set-up warm s", as_number("setup_warm_s", ".2f")),
 )
 """Heading and cell of the columns that every ladder has."""
 
 QUALITY: tuple[tuple[str, Cell], ...] = (
     ("converged", _converged),
-    ("epochs", _number("epochs", ".1f")),
+    ("epochs", as_number("epochs", ".1f")),
     ("to convergence s", _interval("wall_clock_s", ".2f")),
     ("val loss", _interval("val_loss", ".4f")),
     ("test MQL", _interval("test_mql", ".4f")),

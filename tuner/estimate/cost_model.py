@@ -12,9 +12,10 @@ import itertools
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -102,9 +103,8 @@ def _all(space: SearchSpace, most: int) -> list[dict[str, Value]]:
         if math.prod([number, *map(len, values.values())]) > most:
             return []
         values[name] = tuple(r.decode(r.spread((n + 0.5) / number)) for n in range(number))
-    return [
-        dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
-    ]
+    chosen = itertools.product(*values.values())
+    return [dict(zip(values, each, strict=True)) for each in chosen]
 
 
 def _drawn(space: SearchSpace, most: int) -> Iterator[dict[str, Value]]:
@@ -121,10 +121,7 @@ def _drawn(space: SearchSpace, most: int) -> Iterator[dict[str, Value]]:
 
 def _corners(everything: tuple[Size, ...]) -> list[Size]:
     """The size with all numbers smallest, and the one with all largest."""
-    return [
-        min(everything, key=lambda each: _total(each, sign=1)),
-        min(everything, key=lambda each: _total(each, sign=-1)),
-    ]
+    return [min(everything, key=partial(_total, sign=sign)) for sign in (1, -1)]
 
 
 def _ends(default: Size, everything: tuple[Size, ...]) -> list[Size]:
@@ -133,7 +130,7 @@ def _ends(default: Size, everything: tuple[Size, ...]) -> list[Size]:
     found = []
     for name in default:
         values = {each[name] for each in everything if name in each}
-        numbers = sorted(v for v in values if isinstance(v, int) and not isinstance(v, bool))
+        numbers = sorted(v for v in values if is_number(v))
         ends = [numbers[0], numbers[-1]] if len(numbers) == len(values) else list(values)
         for value in sorted(ends, key=str):
             key = key_of({**default, name: value})
@@ -143,11 +140,7 @@ def _ends(default: Size, everything: tuple[Size, ...]) -> list[Size]:
 
 
 def _total(size: Size, *, sign: int) -> float:
-    return sum(
-        sign * math.log(max(value, 1))
-        for value in size.values()
-        if isinstance(value, int) and not isinstance(value, bool)
-    )
+    return sum(sign * math.log(max(value, 1)) for value in size.values() if is_number(value))
 
 
 def _place(size: Size, everything: tuple[Size, ...]) -> np.ndarray:
@@ -204,16 +197,29 @@ class Foretold:
         """What is certain."""
         return Foretold(middle=figure, low=figure, high=figure)
 
+    @staticmethod
+    def of_all(figures: Array) -> Foretold:
+        """Of one of these: their middle, and what lies between the tenths at both ends."""
+        low, middle, high = map(float, np.quantile(figures, (0.1, 0.5, 0.9)))
+        return Foretold(middle=middle, low=low, high=high)
+
+    def by(self, other: Foretold) -> Foretold:
+        """Times another: middle by middle, end by end."""
+        return Foretold(
+            middle=self.middle * other.middle, low=self.low * other.low, high=self.high * other.high
+        )
+
     def times(self, factor: float) -> Foretold:
-        return Foretold(middle=self.middle * factor, low=self.low * factor, high=self.high * factor)
+        return self.each(lambda figure: figure * factor)
 
     def plus(self, more: float) -> Foretold:
-        return Foretold(middle=self.middle + more, low=self.low + more, high=self.high + more)
+        return self.each(lambda figure: figure + more)
 
     def at_most(self, most: float) -> Foretold:
-        return Foretold(
-            middle=min(self.middle, most), low=min(self.low, most), high=min(self.high, most)
-        )
+        return self.each(lambda figure: min(figure, most))
+
+    def each(self, change: Callable[[float], float]) -> Foretold:
+        return Foretold(middle=change(self.middle), low=change(self.low), high=change(self.high))
 
     @property
     def ratio(self) -> float:
@@ -221,7 +227,7 @@ class Foretold:
         return self.high / self.low if self.low > 0 else math.inf
 
     def as_dict(self) -> dict[str, float]:
-        return {"middle": self.middle, "low": self.low, "high": self.high}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +263,9 @@ class CostModel:
         there = {key_of(size): log for size, log in zip(self.sizes, self.logs, strict=True)}
         unknown = [size for size in wanted if key_of(size) not in there]
         guessed = dict(zip(map(key_of, unknown), self._between(unknown), strict=True))
-        found: list[Foretold | None] = []
-        for size in wanted:
-            key = key_of(size)
-            if key in there:
-                found.append(Foretold.around(float(there[key]), LEAST_SPREAD))
-            else:
-                found.append(guessed[key])
-        return found
+        known = {key: Foretold.around(float(log), LEAST_SPREAD) for key, log in there.items()}
+        found = guessed | known
+        return [found[key_of(size)] for size in wanted]
 
     def _between(self, wanted: Sequence[Size]) -> list[Foretold | None]:
         if not wanted:
@@ -337,9 +338,9 @@ def _changes_with(name: str, sizes: Sequence[Size], logs: Array) -> list[float]:
     alike: dict[str, list[tuple[float, float]]] = {}
     for size, log in zip(sizes, logs, strict=True):
         value = size.get(name)
-        if _is_number(value):
+        if is_number(value):
             rest = key_of({other: size[other] for other in size if other != name})
-            alike.setdefault(rest, []).append((float(value), float(log)))  # type: ignore[arg-type]
+            alike.setdefault(rest, []).append((float(value), float(log)))
     changes = []
     for values in alike.values():
         ordered = sorted(values)
@@ -353,7 +354,7 @@ def _no_dearer(one: Size, other: Size, directions: Mapping[str, int]) -> bool:
         return False
     for name, value in one.items():
         held = other[name]
-        numbers = _is_number(value) and _is_number(held)
+        numbers = is_number(value) and is_number(held)
         if numbers and name in directions:
             if directions[name] * (float(value) - float(held)) > 0:
                 return False
@@ -367,7 +368,7 @@ def _roots(size: Size, other: Size) -> list[float]:
     return [
         0.5 * math.log(max(float(value), 0.5) / max(float(other[name]), 0.5))
         for name, value in size.items()
-        if _is_number(value) and _is_number(other.get(name))
+        if is_number(value) and is_number(other.get(name))
     ]
 
 
@@ -376,12 +377,12 @@ def _spread_of_root(size: Size, other: Size) -> float:
     differ = sum(
         value != other.get(name)
         for name, value in size.items()
-        if not (_is_number(value) and _is_number(other.get(name)))
+        if not (is_number(value) and is_number(other.get(name)))
     )
     return max(math.hypot(*_roots(size, other), differ**0.5 * OTHER_SPREAD), LEAST_SPREAD)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -390,7 +391,7 @@ def _places(sizes: Sequence[Size], names: Sequence[str]) -> Array:
     columns: list[Array] = []
     for name in names:
         values = [size.get(name) for size in sizes]
-        numbers = [float(v) for v in values if isinstance(v, int) and not isinstance(v, bool)]
+        numbers = [float(v) for v in values if is_number(v)]
         if len(numbers) == len(values):
             columns.append(np.log(np.maximum(np.array(numbers), 0.5)))
             continue

@@ -134,13 +134,14 @@ def trials_bought(
         return [_begun_within(course, left_s, once_s) for course in scaled]
 
     alike = counts(ahead.middle, once.middle)
-    few, middle, many = (float(each) for each in np.quantile(alike, (0.1, 0.5, 0.9)))
+    by_course = Foretold.of_all(np.array(alike))
+    middle = by_course.middle
     slow = float(np.median(counts(ahead.high, once.high)))
     fast = float(np.median(counts(ahead.low, once.low)))
     found = Foretold(
         middle=len(ended) + middle,
-        low=len(ended) + middle / _both(middle, slow, few),
-        high=len(ended) + middle * _both(middle, fast, many),
+        low=len(ended) + middle / _both(middle, slow, by_course.low),
+        high=len(ended) + middle * _both(middle, fast, by_course.high),
     )
     return found.at_most(len(ended) + most)
 
@@ -258,9 +259,8 @@ def trial_foretold(
     alike = [each for each in known if each.all_over == kind.all_over] or list(known)
     carried = [each.seconds(costs, kind.training, kind.learning_rates)[:trials] for each in alike]
     every = np.concatenate(carried) if carried else np.array([0.0])
-    low, middle, high = (float(q) for q in np.quantile(every, (0.1, 0.5, 0.9)))
     more = beside_training(beside_s, ()).middle
-    return _less_sure(Foretold(middle=middle, low=low, high=high), unsure).plus(more)
+    return _less_sure(Foretold.of_all(every), unsure).plus(more)
 
 
 def _less_sure(found: Foretold, unsure: float) -> Foretold:
@@ -292,14 +292,8 @@ def default_run_foretold(
     first = np.array([float(each.epochs[0]) for each in known if each.max_epochs > each.patience])
     if not len(first):
         first = np.array([float(kind.training.max_epochs)])
-    low, middle, high = (
-        float(min(q, kind.training.max_epochs)) for q in np.quantile(first, (0.1, 0.5, 0.9))
-    )
-    return Foretold(
-        middle=middle * epoch.middle + beside_s,
-        low=low * epoch.low + beside_s,
-        high=high * epoch.high + beside_s,
-    )
+    epochs = Foretold.of_all(first).at_most(kind.training.max_epochs)
+    return epochs.by(epoch).plus(beside_s)
 
 
 HOUR_S = 3600.0

@@ -231,12 +231,9 @@ def _serve(began: float, answers: IO[str]) -> None:
     first = json.loads(sys.stdin.readline())
     end_with(first["parent"], signal.SIGKILL)  # who asks holds the device's lock, and that ends
 
-    import torch
-
     from tuner.data.prepare import prepare
     from tuner.data.task import Task
     from tuner.data.windows import to_device
-    from tuner.models.registry import build_model
     from tuner.spec.definition import StudyDefinition
     from tuner.training.evaluate import evaluate
     from tuner.trial.run import run_config
@@ -248,14 +245,8 @@ def _serve(began: float, answers: IO[str]) -> None:
     if first["cores"]:
         torch.set_num_threads(len(first["cores"]))
     data = to_device(prepared, "cpu" if first["cores"] else "cuda:0")
-    _tell(
-        answers,
-        {
-            "windows": len(data.train),
-            "torch_version": torch.__version__,
-            "start_s": time.perf_counter() - began,
-        },
-    )
+    told = {"windows": len(data.train), "torch_version": torch.__version__}
+    _tell(answers, told | {"start_s": time.perf_counter() - began})
     fresh = True
     for line in sys.stdin:
         order: dict[str, Any] = json.loads(line)
@@ -263,9 +254,8 @@ def _serve(began: float, answers: IO[str]) -> None:
         config = run_config(definition, wanted, 0)
         seen = data.seeing(wanted.input_size)
         if order["what"] == "evaluation":
-            model = build_model(config.architecture, seen.shapes, config.hyperparameters).to(
-                data.minimum.device
-            )
+            model = build_model(config.architecture, seen.shapes, config.hyperparameters)
+            model = model.to(data.minimum.device)
             evaluate(model, seen)  # the first waits for what libraries load once
             since = time.perf_counter()
             evaluate(model, seen)

@@ -58,6 +58,22 @@ class Recorder(Protocol):
         """Up to the last call; waits for the device."""
 
 
+def moment(device: torch.device) -> Any:
+    """Now, by the device's own clock, without waiting: for `seconds_between`."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def seconds_between(before: Any, after: Any) -> float:
+    """From one moment to another, both of which the device has passed."""
+    if isinstance(before, float):
+        return float(after - before)
+    return float(before.elapsed_time(after)) / 1000
+
+
 class HostRecorder:
     """By the host's clock: where each operation is over when its call returns."""
 
@@ -119,24 +135,27 @@ class ReplayRecorder:
     """
 
     def __init__(self) -> None:
-        self._marks: list[tuple[Stage, Any]] = []
+        self.marks: list[tuple[Stage, Any]] = []
         self._full = False
 
     def __call__(self, stage: Stage) -> None:
         if self._full or not torch.cuda.is_current_stream_capturing():
             return
+        self.marks.append((stage, self._marked()))
+        # A captured step begins and ends with this stage.
+        self._full = len(self.marks) > 1 and stage is Stage.OTHER
+
+    def _marked(self) -> Any:
         event = torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call]
         event.record()
-        self._marks.append((stage, event))
-        # A captured step begins and ends with this stage.
-        self._full = len(self._marks) > 1 and stage is Stage.OTHER
+        return event
 
     def start(self) -> None:
         """Nothing: replays stamp by themselves."""
 
     def stop(self) -> Recording:
         torch.cuda.synchronize()
-        (_, first), *rest = self._marks
+        (_, first), *rest = self.marks
         return recording([(s, first.elapsed_time(event) / 1000) for s, event in rest])
 
 
@@ -271,7 +290,7 @@ class Busy:
     cores: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AtBatch:
     """Memory and time at one batch size."""
 
@@ -302,7 +321,7 @@ class Advice:
 
     change: str
     """What to do, as an order."""
-    why: str
+    why: str = ""
     """What was seen."""
     fault: bool = False
     """Seen in the training itself, and no choice of settings."""

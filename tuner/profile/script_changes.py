@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -60,22 +60,29 @@ def _kind(value: object) -> object:
 
 
 @contextmanager
-def values_remembered(ours: Callable[[str], bool] = lambda _file: False) -> Iterator[None]:
-    """In here a line that reads a tensor's value gets what it got first, without waiting.
+def replaced(kind: type, by: Mapping[str, Any]) -> Iterator[None]:
+    """In here a class has these methods in place of its own."""
+    plain = {name: getattr(kind, name) for name in by}
+    for name, method in by.items():
+        setattr(kind, name, method)
+    try:
+        yield
+    finally:
+        for name, method in plain.items():
+            setattr(kind, name, method)
+
+
+def values_remembered(
+    ours: Callable[[str], bool] = lambda _file: False,
+) -> AbstractContextManager[None]:
+    """In there a line that reads a tensor's value gets what it got first, without waiting.
 
     Only for a training whose result nobody wants.
 
     Args:
         ours: whether a file's lines read as before; torch's own do in any case.
     """
-    plain = {name: getattr(Tensor, name) for name in READS}
-    for name, method in plain.items():
-        setattr(Tensor, name, _read_once(method, ours))
-    try:
-        yield
-    finally:
-        for name, method in plain.items():
-            setattr(Tensor, name, method)
+    return replaced(Tensor, {name: _read_once(getattr(Tensor, name), ours) for name in READS})
 
 
 def _read_once(method: Callable[..., Any], ours: Callable[[str], bool]) -> Callable[..., Any]:
@@ -98,9 +105,8 @@ def of_torch(file: str) -> bool:
     return "/torch/" in file or file.startswith("<")
 
 
-def no_waits(model: nn.Module) -> AbstractContextManager[object]:
+def no_waits(_model: nn.Module) -> AbstractContextManager[object]:
     """A patch under which no line of a network waits for a value."""
-    del model
     return values_remembered()
 
 
@@ -172,10 +178,9 @@ def on_network(network: nn.Module, changes: Changes, stack: ExitStack) -> None:
         network.forward = torch.compile(network.forward, mode=changes.compiled)
 
 
-@contextmanager
 def _constructor(
     kind: type, change: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Every new one of a class gets changed arguments."""
     plain = kind.__init__  # type: ignore[misc]
 
@@ -183,11 +188,7 @@ def _constructor(
     def made(self: Any, *args: Any, **named: Any) -> None:
         plain(self, *change(args, named), **named)
 
-    kind.__init__ = made  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        kind.__init__ = plain  # type: ignore[misc]
+    return replaced(kind, {"__init__": made})
 
 
 def _fused(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
@@ -202,14 +203,8 @@ def _loader_of(
     """Positional arguments of DataLoader: dataset, batch_size, shuffle, sampler, ..."""
 
     def change(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        given = list(args)
-        if given:
-            named["dataset"] = given.pop(0)
-        if given:
-            named["batch_size"] = given.pop(0)
-        if given:
-            named["shuffle"] = given.pop(0)
-        if given:
+        named.update(zip(("dataset", "batch_size", "shuffle"), args, strict=False))
+        if len(args) > 3:  # noqa: PLR2004
             raise TypeError("a DataLoader with more positional arguments is left as it is")
         if isinstance(named["dataset"], IterableDataset):
             return ()

@@ -13,10 +13,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
+
+from pydantic import TypeAdapter
 
 from tuner.devices import CpuCores, Gpu, Watch
 from tuner.display.text import signal_name
@@ -27,7 +28,6 @@ from tuner.profile.profile_records import (
     Advice,
     AtBatch,
     Busy,
-    Operation,
     Operations,
     Pace,
     Profile,
@@ -40,7 +40,15 @@ from tuner.profile.profile_records import (
     trend_of,
 )
 from tuner.profile.script_changes import Changes
-from tuner.profile.tried_advice import LEAST_SHARE, NEAR, TINY, judged
+from tuner.profile.tried_advice import (
+    LEAST_SHARE,
+    NEAR,
+    NO_WAIT,
+    TINY,
+    judged,
+    of_dead,
+    of_loop,
+)
 from tuner.profile.variant_faults import saved_share
 from tuner.training.stage_marks import Stage
 from tuner.worker.process import end_with
@@ -52,6 +60,7 @@ from tuner.worker.process import end_with
 # seconds to import, and a profile has some ten runs.
 
 
+CHILD = "tuner.profile.script_child"
 LINE_BYTES = 4096
 """More than a path, or two numbers, can have."""
 
@@ -72,13 +81,7 @@ class ScriptHost:
         self._answers, answering = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "tuner.profile.script_child",
-                    f"{answering}",
-                    f"{os.getpid()}",
-                ],
+                [sys.executable, "-m", CHILD, f"{answering}", f"{os.getpid()}"],
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.PIPE,
                 stdout=sys.stderr.fileno(),
@@ -92,12 +95,7 @@ class ScriptHost:
             os.close(answering)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         process, self._process = self._process, None
         assert process is not None, "a host that was entered"
         assert process.stdin is not None
@@ -193,6 +191,23 @@ def _forked(answers: int, order: Path, run: Callable[[Path], None]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the process of a run is told."""
+
+    script: str
+    arguments: tuple[str, ...]
+    steps: int
+    changes: Changes
+    answer: str
+    look: bool = False
+    """Whether faults, operations and utilisation are wanted, too."""
+    trace: str | None = None
+
+
+ORDER = TypeAdapter(Order)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """What is run."""
 
@@ -228,16 +243,16 @@ def run_script(
     """
     with tempfile.TemporaryDirectory(prefix="tuner-profile-") as folder:
         answer, order = Path(folder) / "answer.json", Path(folder) / "order.json"
-        plain = {
-            "script": str(script.path),
-            "arguments": script.arguments,
-            "steps": steps or script.steps,
-            "changes": asdict(changes or Changes()),
-            "answer": str(answer),
-            "look": look,
-            "trace": str(script.trace.absolute()) if look and script.trace is not None else None,
-        }
-        order.write_text(json.dumps(plain), encoding="utf-8")
+        wanted = Order(
+            script=str(script.path),
+            arguments=script.arguments,
+            steps=steps or script.steps,
+            changes=changes or Changes(),
+            answer=str(answer),
+            look=look,
+            trace=str(script.trace.absolute()) if look and script.trace is not None else None,
+        )
+        order.write_bytes(ORDER.dump_json(wanted))
         code = host.run(order, within_s=script.within_s)
         if code is None:
             raise TooLongError(
@@ -286,12 +301,7 @@ def usual(steps: Sequence[float], parts: int = 5) -> float:
     A mean, since loaders with workers are fast and slow in turns; a median, since whatever else a
     machine does comes in stretches.
     """
-    each = max(1, len(steps) // parts)
-    means = [
-        statistics.fmean(steps[first : first + each])
-        for first in range(0, len(steps) - each + 1, each)
-    ]
-    return statistics.median(means)
+    return statistics.median(ticks_of(steps, parts))
 
 
 def _batch(a_step: float, loaded: int | None) -> int:
@@ -326,9 +336,7 @@ def stages_of(found: dict[str, Any]) -> Stages:
         seconds={stage: seconds[stage] for stage in Stage if stage in seconds},
         how=found["how"],
         difference=whole / found["recorded_steps"] / pace.step_s - 1,
-        spans=tuple(
-            Span(Stage(each["stage"]), each["start_s"], each["end_s"]) for each in found["spans"]
-        ),
+        spans=TypeAdapter(tuple[Span, ...]).validate_python(found["spans"]),
     )
 
 
@@ -347,7 +355,7 @@ MOST_S = 8.0
 """For the steps of one run, as the present pace has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Try:
     """A change, and the advice that it would be."""
 
@@ -355,61 +363,93 @@ class _Try:
     advice: Advice
 
 
-def advice_on(
-    script: Script,
-    host: ScriptHost,
-    found: dict[str, Any],
-    pace: Pace,
-    stages: Stages,
-    announce: Callable[[str], None],
-) -> Iterator[Advice]:
-    """Faults and settings, each tried where that can be done from outside."""
-    steps = max(FEW, min(script.steps, int(MOST_S / pace.step_s)))
-    on_gpu = found["operations"]["kernels"] is not None if "operations" in found else False
-    for loop in found.get("loops", ()):
-        yield _of_loop(loop, pace, stages)
-    for each in (*_faults(found, stages, on_gpu=on_gpu), *_settings(found, on_gpu=on_gpu)):
-        if isinstance(each, Advice):
-            yield each
-            continue
-        announce(f"trying: {each.advice.change}")
-        yield _tried(script, host, each, pace, steps, announce)
-    yield from _reckoned(stages, pace)
-    yield from _batches(script, host, pace, found, steps, announce)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """A script that was run as it is, and what came of that; it is run again with changes."""
 
+    script: Script
+    host: ScriptHost
+    found: dict[str, Any]
+    pace: Pace
+    stages: Stages
+    announce: Callable[[str], None]
 
-def _run(
-    script: Script,
-    host: ScriptHost,
-    changes: Changes,
-    steps: int,
-    announce: Callable[[str], None],
-) -> dict[str, Any]:
-    """Of one that takes too long it is said at once: it has cost minutes.
+    def advice(self) -> Iterator[Advice]:
+        """Faults and settings, each tried where that can be done from outside."""
+        found, stages, pace = self.found, self.stages, self.pace
+        steps = max(FEW, min(self.script.steps, int(MOST_S / pace.step_s)))
+        on_gpu = found["operations"]["kernels"] is not None if "operations" in found else False
+        for loop in found.get("loops", ()):
+            yield _of_loop(loop, pace, stages)
+        for each in (*_faults(found, stages, on_gpu=on_gpu), *_settings(found, on_gpu=on_gpu)):
+            if isinstance(each, Advice):
+                yield each
+                continue
+            self.announce(f"trying: {each.advice.change}")
+            try:
+                after = pace_of(self.again(each.changes, steps))
+            except ScriptError as error:
+                yield replace(each.advice, outcome=f"failed: {error}")
+            else:
+                yield judged(each.advice, after, pace)
+        yield from _reckoned(stages, pace)
+        yield self.larger_batch(steps)
 
-    Raises:
-        ScriptError: it came to nothing.
-    """
-    try:
-        return run_script(script, host, changes, steps=steps)
-    except TooLongError as error:
-        announce(f"given up: {error}")
-        raise
+    def again(self, changes: Changes, steps: int) -> dict[str, Any]:
+        """Of one that takes too long it is said at once: it has cost minutes.
 
+        Raises:
+            ScriptError: it came to nothing.
+        """
+        try:
+            return run_script(self.script, self.host, changes, steps=steps)
+        except TooLongError as error:
+            self.announce(f"given up: {error}")
+            raise
 
-def _tried(
-    script: Script,
-    host: ScriptHost,
-    each: _Try,
-    pace: Pace,
-    steps: int,
-    announce: Callable[[str], None],
-) -> Advice:
-    try:
-        after = pace_of(_run(script, host, each.changes, steps, announce))
-    except ScriptError as error:
-        return replace(each.advice, outcome=f"failed: {error}")
-    return judged(each.advice, after, pace)
+    def larger_batch(self, steps: int) -> Advice:
+        """The smallest of those tried that is about as fast as any."""
+        pace, begun = self.pace, Advice(change="a larger batch")
+        if self.found["loader"]["batch_size"] is None:
+            return replace(begun, outcome="not tried: the batches are not made by a DataLoader")
+        tried: dict[int, Pace] = {}
+        said = "an epoch has no more windows"
+        for factor in FACTORS:
+            if pace.windows and pace.batch_size * factor * 2 > pace.windows:
+                break
+            self.announce(f"trying: batches {factor} times as large")
+            try:
+                after = self.again(Changes(batch=factor), max(FEW, steps // factor))
+            except ScriptError as error:
+                said = str(error)
+                break
+            tried[factor] = pace_of(after)
+        if not tried:
+            return replace(begun, outcome=f"none was tried: {said}")
+        fastest = min(each.window_s for each in tried.values())
+        best = next(each for each in tried.values() if each.window_s <= fastest * NEAR)
+        size, ratio = best.batch_size, best.step_s / pace.step_s
+        advice = Advice(
+            change=f"batch_size {size} in place of {pace.batch_size}",
+            why=f"a step of {size} takes {ratio:.1f} times as long as one of {pace.batch_size}",
+            mathematics="fewer updates an epoch: tune the learning rate anew",
+            fault=pace.window_s / best.window_s >= TINY,
+        )
+        return judged(advice, best, pace)
+
+    def memory_of_batches(self) -> Iterator[AtBatch]:
+        """At half, once and twice the batch, each in a process of its own: none ends ours."""
+        for factor in (0.5, 1, 2) if self.found["loader"]["batch_size"] is not None else (1,):
+            size = max(1, int(self.pace.batch_size * factor))
+            other = self.found
+            if factor != 1:
+                self.announce(f"memory at batch {size}")
+                try:
+                    other = self.again(Changes(batch=factor), FEW)
+                except ScriptError as error:
+                    yield AtBatch(size, None, None, str(error))
+                    continue
+            yield AtBatch(size, other["peak_bytes"], pace_of(other).step_s)
 
 
 def _faults(found: dict[str, Any], stages: Stages, *, on_gpu: bool) -> Iterator[_Try | Advice]:
@@ -417,88 +457,56 @@ def _faults(found: dict[str, Any], stages: Stages, *, on_gpu: bool) -> Iterator[
     if share >= DATA_SHARE:
         yield from _of_data(found["loader"], share)
     if dead := tuple(found.get("dead", ())):
-        named = ", ".join(dead[:3])
-        yield _Try(
-            changes=Changes(without=dead),
-            advice=Advice(
-                change=f"leave {named} out of the network, or use what it gives",
-                why=f"no parameter of {named} ever gets a gradient: no loss depends on it",
-                fault=True,
-            ),
-        )
+        yield _Try(Changes(without=dead), of_dead(dead, "loss"))
     if reads := found.get("reads"):
         begun = Advice(
             change="read values once in a while, or collect them on the device",
             why=f"each step waits for the device: {'; '.join(reads[:3])}",
             fault=True,
         )
-        if on_gpu:
-            yield _Try(changes=Changes(no_reads=True), advice=begun)
-        else:
-            yield replace(begun, outcome="a CPU waits for nothing: the gain is to be had on a GPU")
+        yield _Try(Changes(no_reads=True), begun) if on_gpu else replace(begun, outcome=NO_WAIT)
 
 
 def _of_data(loader: dict[str, Any], share: float) -> Iterator[_Try]:
     why = f"a step waits for its data in {share:.0%} of an epoch"
-    yield _Try(
-        changes=Changes(one_sample=True),
-        advice=Advice(
-            change="transform the data once, before the first epoch, and keep what came of it",
-            why=why,
-            fault=True,
-            outcome="tried with one sample, given again and again",
-        ),
+    once = Advice(
+        change="transform the data once, before the first epoch, and keep what came of it",
+        why=why,
+        fault=True,
+        outcome="tried with one sample, given again and again",
     )
+    yield _Try(Changes(one_sample=True), once)
     workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
     if workers > loader["workers"]:
-        yield _Try(
-            changes=Changes(workers=workers),
-            advice=Advice(
-                change=f"num_workers {workers} in place of {loader['workers']}", why=why, fault=True
-            ),
-        )
+        change = f"num_workers {workers} in place of {loader['workers']}"
+        yield _Try(Changes(workers=workers), Advice(change=change, why=why, fault=True))
 
 
 def _settings(found: dict[str, Any], *, on_gpu: bool) -> Iterator[_Try | Advice]:
-    rounding = "rounding: compare the error"
+    of_steps = Advice(change="the optimiser with fused=True", why="one kernel for all parameters")
+    tf32 = Advice(
+        change='torch.set_float32_matmul_precision("high")',
+        why="products in TF32, on tensor cores",
+        mathematics="rounding: compare the error",
+    )
     if on_gpu and found["operations"]["tensor_cores"] not in (None, 1.0):
-        yield _Try(
-            changes=Changes(precision="tf32"),
-            advice=Advice(
-                change='torch.set_float32_matmul_precision("high")',
-                why="products in TF32, on tensor cores",
-                mathematics=rounding,
-            ),
-        )
-    yield _Try(
-        changes=Changes(precision="bf16"),
-        advice=Advice(
-            change="torch.autocast with bfloat16",
-            why="products in 16 bits",
-            mathematics=rounding,
-        ),
-    )
-    yield _Try(
-        changes=Changes(fused=True),
-        advice=Advice(change="the optimiser with fused=True", why="one kernel for all parameters"),
-    )
+        yield _Try(Changes(precision="tf32"), tf32)
+    bf16 = replace(tf32, change="torch.autocast with bfloat16", why="products in 16 bits")
+    yield _Try(Changes(precision="bf16"), bf16)
+    yield _Try(Changes(fused=True), of_steps)
     if on_gpu:
-        for mode in ("default", "reduce-overhead"):
-            yield _Try(
-                changes=Changes(compiled=mode),
-                advice=Advice(
-                    change=f'torch.compile(network, mode="{mode}")',
-                    why="fewer kernels" if mode == "default" else "fewer kernels, launched as one",
-                ),
-            )
+        for mode, why in (
+            ("default", "fewer kernels"),
+            ("reduce-overhead", "fewer kernels, launched as one"),
+        ):
+            advice = Advice(change=f'torch.compile(network, mode="{mode}")', why=why)
+            yield _Try(Changes(compiled=mode), advice)
     yield Advice(
         change="accumulation",
-        why="",
         outcome="not tried: the loop is the script's own, and decides when it steps",
     )
     yield Advice(
         change="the whole step as one capture",
-        why="",
         outcome="not tried: torch.cuda.graph needs a loop that is written for it",
     )
 
@@ -519,85 +527,13 @@ def _reckoned(stages: Stages, pace: Pace) -> Iterator[Advice]:
     )
 
 
-def _batches(
-    script: Script,
-    host: ScriptHost,
-    pace: Pace,
-    found: dict[str, Any],
-    steps: int,
-    announce: Callable[[str], None],
-) -> Iterator[Advice]:
-    """A larger batch: the smallest of those tried that is about as fast as any."""
-    begun = Advice(change="a larger batch", why="")
-    loader = found["loader"]
-    if loader["batch_size"] is None:
-        yield replace(begun, outcome="not tried: the batches are not made by a DataLoader")
-        return
-    tried: dict[int, Pace] = {}
-    said = "an epoch has no more windows"
-    for factor in FACTORS:
-        if pace.windows and pace.batch_size * factor * 2 > pace.windows:
-            break
-        announce(f"trying: batches {factor} times as large")
-        try:
-            after = _run(script, host, Changes(batch=factor), max(FEW, steps // factor), announce)
-        except ScriptError as error:
-            said = str(error)
-            break
-        tried[factor] = pace_of(after)
-    if not tried:
-        yield replace(begun, outcome=f"none was tried: {said}")
-        return
-    fastest = min(each.window_s for each in tried.values())
-    factor = min(f for f, each in tried.items() if each.window_s <= fastest * NEAR)
-    ratio = tried[factor].step_s / pace.step_s
-    size = tried[factor].batch_size
-    advice = Advice(
-        change=f"batch_size {size} in place of {pace.batch_size}",
-        why=f"a step of {size} takes {ratio:.1f} times as long as one of {pace.batch_size}",
-        mathematics="fewer updates an epoch: tune the learning rate anew",
-        fault=pace.window_s / tried[factor].window_s >= TINY,
-    )
-    yield judged(advice, tried[factor], pace)
-
-
 def _of_loop(each: dict[str, Any], pace: Pace, stages: Stages) -> Advice:
-    begun = Advice(
-        change=f"run {each['name']} as one call over a batched input",
-        why=(
-            f"{each['name']} ({each['kind']}) is called {each['calls']} times a step, one after "
-            f"the other: {each['share']:.0%} of the forward pass"
-        ),
-        fault=True,
-    )
+    begun = of_loop(each["name"], each["kind"], each["calls"], each["share"])
     if "failure" in each:
         return replace(begun, outcome=f"not tried: {each['failure']}")
     computing = stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
     saved = computing * saved_share(each["loop_s"], each["one_s"], each["whole_s"])
     return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
-
-
-def memory_of_batches(
-    script: Script,
-    host: ScriptHost,
-    found: dict[str, Any],
-    pace: Pace,
-    announce: Callable[[str], None],
-) -> Iterator[AtBatch]:
-    """At half, once and twice the batch, each in a process of its own: none ends ours."""
-    for factor in (0.5, 1, 2) if found["loader"]["batch_size"] is not None else (1,):
-        size = max(1, int(pace.batch_size * factor))
-        if factor == 1:
-            yield AtBatch(batch_size=size, peak_bytes=found["peak_bytes"], step_s=pace.step_s)
-            continue
-        announce(f"memory at batch {size}")
-        try:
-            other = _run(script, host, Changes(batch=factor), FEW, announce)
-        except ScriptError as error:
-            yield AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=str(error))
-            continue
-        step_s = pace_of(other).step_s
-        yield AtBatch(batch_size=size, peak_bytes=other["peak_bytes"], step_s=step_s)
 
 
 TICKS = 60
@@ -626,69 +562,69 @@ def profile_script(
         ScriptError: the script fails, or trains nothing.
     """
     with ScriptHost() as host:
-        return _profiled(script, host, device, advice=advice, announce=announce, tell=tell)
+        watch = Watch(device)
+        announce(f"running {script.path.name} for {script.steps} steps")
+        began = time.monotonic()
+        found = run_script(script, host, look=True)
+        took_s = time.monotonic() - began
+        seen = seen_of(found)
+        now = replace(
+            seen,
+            subject=script.path.name,
+            device=device.model,
+            settings={"network": found["network"], **seen.settings},
+            operations=operations_of(found),
+            busy=TypeAdapter(Busy).validate_python(found["busy"]),
+            left=(ADVICE, MEMORY) if advice else (),
+        )
+        now = told(now, watch, tell)
+        if not advice:
+            return now
+        announce(f"that took {took_s:.0f} s; it is run about {RUNS} times more, with changes")
+        ran = _Ran(
+            script=replace(script, within_s=max(LEAST_S, TIMES * took_s)),
+            host=host,
+            found=found,
+            pace=now.pace,
+            stages=now.stages,
+            announce=announce,
+        )
+        for piece in ran.advice():
+            now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
+        now = told(replace(now, left=(MEMORY,)), watch, tell)
+        for row in ran.memory_of_batches():
+            now = told(replace(now, memory=(*now.memory, row)), watch, tell)
+        return told(replace(now, left=()), watch, tell)
 
 
-def _profiled(
-    script: Script,
-    host: ScriptHost,
-    device: Gpu | CpuCores,
-    *,
-    advice: bool,
-    announce: Callable[[str], None],
-    tell: Tell,
-) -> Profile:
-    watch = Watch(device)
-    announce(f"running {script.path.name} for {script.steps} steps")
-    began = time.monotonic()
-    found = run_script(script, host, look=True)
-    took_s = time.monotonic() - began
-    changed = replace(script, within_s=max(LEAST_S, TIMES * took_s))
-    pace, stages = pace_of(found), stages_of(found)
+def seen_of(found: dict[str, Any], steps: int | None = None) -> Profile:
+    """Pace, stages and throughput of a run, and whether that falls within so many steps, or within
+    an epoch: the rest needs more than the run itself.
+    """
+    pace = pace_of(found)
     trend = trend_of(ticks_of(found["steps"]), found["all_steps"])
-    a_step = pace.windows / pace.batch_size if pace.windows else 0
-    falling = of_falling(trend, round(a_step))
-    now = Profile(
-        subject=script.path.name,
-        device=device.model,
-        settings={
-            "network": found["network"],
-            "batch": pace.batch_size,
-            "workers": found["loader"]["workers"],
-        },
+    within = round(pace.windows / pace.batch_size) if steps is None else steps
+    falling = of_falling(trend, within)
+    return Profile(
+        subject=found["network"],
+        device="",
+        settings={"batch": pace.batch_size, "workers": found["loader"]["workers"]},
         pace=pace,
-        stages=stages,
+        stages=stages_of(found),
         trend=trend,
-        operations=operations_of(found),
-        busy=Busy(**found["busy"] | {"cores": tuple(found["busy"]["cores"])}),
         advice=() if falling is None else (falling,),
-        left=(ADVICE, MEMORY) if advice else (),
     )
-    now = told(now, watch, tell)
-    if not advice:
-        return now
-    announce(f"that took {took_s:.0f} s; it is run about {RUNS} times more, with changes")
-    for piece in advice_on(changed, host, found, pace, stages, announce):
-        now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
-    now = told(replace(now, left=(MEMORY,)), watch, tell)
-    for row in memory_of_batches(changed, host, found, pace, announce):
-        now = told(replace(now, memory=(*now.memory, row)), watch, tell)
-    return told(replace(now, left=()), watch, tell)
 
 
 def operations_of(found: dict[str, Any]) -> Operations:
     """Of a run that was looked at."""
-    plain = found.get("operations")
-    if plain is None:
+    if "operations" not in found:
         return Operations(failure="no network was seen in training")
-    top = tuple(Operation(**each) for each in plain["top"])
-    return Operations(**plain | {"top": top})
+    return TypeAdapter(Operations).validate_python(found["operations"])
 
 
-def ticks_of(steps: list[float]) -> list[float]:
+def ticks_of(steps: Sequence[float], parts: int = TICKS) -> list[float]:
     """Means of equal stretches."""
-    each = max(1, len(steps) // TICKS)
-    return [
-        statistics.fmean(steps[first : first + each])
-        for first in range(0, len(steps) - each + 1, each)
-    ]
+    each = max(1, len(steps) // parts)
+    firsts = range(0, len(steps) - each + 1, each)
+    return [statistics.fmean(steps[first : first + each]) for first in firsts]

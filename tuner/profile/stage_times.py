@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from tuner.bench.contender import is_kernel, reader
-from tuner.config import Backend, RunConfig, StopReason
+from tuner.bench.entrants import stop_after
+from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError, first_line
 from tuner.models.out_of_memory import out_of_memory
@@ -28,8 +30,10 @@ from tuner.profile.profile_records import (
     ReplayRecorder,
     Stages,
     merged,
+    moment,
     recorder_for,
     recording,
+    seconds_between,
 )
 from tuner.training.batching import Shuffles
 from tuner.training.checks import check_settings
@@ -89,17 +93,16 @@ class Running:
 
     def steps(self, wanted: int, *, ticking: bool = False) -> Stretch:
         """Train for so many steps, of as many epochs as that takes; waits for the device."""
-        ticker = _Ticker(self.device, max(1, wanted // TICKS)) if ticking else None
         done = windows = 0
         began = self._read()
-        if ticker is not None:
-            ticker.tick()
+        ticker = _Ticker(self.device, max(1, wanted // TICKS)) if ticking else None
+        stepped = (lambda: None) if ticker is None else ticker.stepped
         while done < wanted:
             now = min(wanted - done, self.batches)
             trained = self.engine.train_epoch(
                 self._shuffles.next(),
                 self.config.hyperparameters.learning_rate,
-                _stop_after(now, ticker),
+                stop_after(now, stepped),
             )
             done += now
             windows += trained.n_windows
@@ -125,47 +128,22 @@ class Running:
 
 
 class _Ticker:
-    """Notes a moment after every so many steps: on a GPU on its own clock, without waiting."""
+    """Notes a moment after every so many steps."""
 
     def __init__(self, device: torch.device, every: int) -> None:
+        self._device = device
         self._every = every
-        self._on_gpu = device.type == "cuda"
         self._steps = 0
-        self._times: list[float] = []
-        self._events: list[torch.cuda.Event] = []
+        self._moments: list[Any] = [moment(device)]
 
     def stepped(self) -> None:
         self._steps += 1
         if self._steps % self._every == 0:
-            self.tick()
-
-    def tick(self) -> None:
-        if not self._on_gpu:
-            self._times.append(time.perf_counter())
-            return
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        self._events.append(event)
+            self._moments.append(moment(self._device))
 
     def seconds(self) -> tuple[float, ...]:
-        if self._on_gpu:
-            first = self._events[0]
-            self._times = [first.elapsed_time(event) / 1000 for event in self._events]
-        pairs = zip(self._times, self._times[1:], strict=False)
-        return tuple((after - before) / self._every for before, after in pairs)
-
-
-def _stop_after(steps: int, ticker: _Ticker | None) -> Callable[[], StopReason | None]:
-    left = steps
-
-    def poll() -> StopReason | None:
-        nonlocal left
-        left -= 1
-        if ticker is not None:
-            ticker.stepped()
-        return None if left > 0 else StopReason.INTERRUPTED
-
-    return poll
+        pairs = pairwise(self._moments)
+        return tuple(seconds_between(before, after) / self._every for before, after in pairs)
 
 
 @contextmanager
@@ -250,19 +228,11 @@ BY_MARKERS = (
 )
 
 
-class MarkerRecorder:
+class MarkerRecorder(ReplayRecorder):
     """Launches a marker at each boundary of the step that is captured first."""
 
-    def __init__(self) -> None:
-        self.stages: list[Stage] = []
-        self._full = False
-
-    def __call__(self, stage: Stage) -> None:
-        if self._full or not torch.cuda.is_current_stream_capturing():
-            return
+    def _marked(self) -> None:
         torch.cuda._sleep(1)  # type: ignore[no-untyped-call]  # noqa: SLF001 - the only kernel that torch has for doing nothing
-        self.stages.append(stage)
-        self._full = len(self.stages) > 1 and stage is Stage.OTHER
 
 
 def of_capture(config: RunConfig, data: DeviceData) -> tuple[Recording | None, str]:
@@ -304,7 +274,7 @@ def _by_markers(config: RunConfig, data: DeviceData) -> Recording:
     kernels = [
         (event.name, event.time_range.start / 1e6, event.time_range.end / 1e6) for event in events
     ]
-    return between_markers(kernels, recorder.stages)
+    return between_markers(kernels, [stage for stage, _ in recorder.marks])
 
 
 def between_markers(

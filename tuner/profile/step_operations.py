@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
@@ -136,7 +134,7 @@ WATCHED_S = 2.0
 
 
 class Watching:
-    """From the beginning of the `with` block to its end.
+    """From the beginning of the `with` block to its end; then `busy` is what was seen.
 
     Args:
         gpu: to be watched beside the host; None for none.
@@ -144,45 +142,29 @@ class Watching:
     """
 
     def __init__(self, gpu: Gpu | None, cores: Sequence[int] | None = None) -> None:
+        self.busy = Busy()
         self._sampler = None if gpu is None else UtilisationSampler(gpu)
         self._cores = cores
         self._process = psutil.Process()
-        self._stack = ExitStack()
-        self._window = (0.0, 0.0)
-        self._seen = Busy()
+        self._began = 0.0
 
     def __enter__(self) -> Self:
         if self._sampler is not None:
-            self._stack.enter_context(self._sampler)
+            self._sampler.__enter__()
         psutil.cpu_percent(percpu=True)
         self._process.cpu_percent()
-        self._window = (time.perf_counter(), 0.0)
+        self._began = time.perf_counter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        del kind, error, trace
-        self._window = (self._window[0], time.perf_counter())
+    def __exit__(self, *_: object) -> None:
+        window = self._began, time.perf_counter()
         cores = psutil.cpu_percent(percpu=True)
-        process = self._process.cpu_percent()
-        self._stack.close()
-        gpu = None if self._sampler is None else self._sampler.median(self._window)
+        process, gpu = self._process.cpu_percent(), None
+        if self._sampler is not None:
+            self._sampler.__exit__()
+            gpu = self._sampler.median(window)
         wanted = cores if self._cores is None else [cores[core] for core in self._cores]
-        self._seen = Busy(gpu=gpu, process=process, cores=tuple(wanted))
-
-    def busy(self) -> Busy:
-        """What was seen, once the block is over."""
-        return self._seen
-
-    @staticmethod
-    def peak_of_process() -> int:
-        """The most memory that this process ever took, in bytes."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024  # kilobytes elsewhere
+        self.busy = Busy(gpu=gpu, process=process, cores=tuple(wanted))
 
 
 def busy_during(work: Callable[[], object], device: Gpu | CpuCores) -> Busy:
@@ -194,4 +176,4 @@ def busy_during(work: Callable[[], object], device: Gpu | CpuCores) -> Busy:
         work()
         while gpu is not None and time.perf_counter() - began < WATCHED_S:
             work()
-    return watching.busy()
+    return watching.busy

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from tuner.bench.contender import trained_with, with_batch
 from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
@@ -35,15 +36,12 @@ SELDOM = 2
 """Epochs from one validation to the next, as it is tried."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """One setting, changed."""
+    """One setting, changed, and the advice that it would be."""
 
-    change: str
-    why: str
+    advice: Advice
     config: RunConfig
-    mathematics: str = ""
-    fault: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,86 +59,71 @@ class Situation:
 
 def candidates(now: Situation) -> Iterator[Candidate | Advice]:
     """What to try, and, of what there is nothing to try, why not."""
-    yield from _batch(now)
+    yield _batch(now)
     yield from _backends(now)
     yield from _precisions(now)
-    yield from _accumulation(now)
-    yield from _validation(now)
+    yield _accumulation(now)
+    yield _validation(now)
     yield Advice(
         change="a fused optimiser",
-        why="",
         outcome="there is one already: AdamW in one kernel, on a CPU too",
     )
     yield Advice(
         change="workers that load data",
-        why="",
         outcome="there is nothing to load: all windows lie on the device",
     )
 
 
-def _batch(now: Situation) -> Iterator[Candidate | Advice]:
+def _batch(now: Situation) -> Candidate | Advice:
     present = now.config.hyperparameters.batch_size
     known = {
         each.batch_size: each.step_s / each.batch_size
         for each in now.memory
         if each.step_s is not None and each.batch_size >= present
     }
+    begun = Advice(change="a larger batch")
     if len(known) < 2:  # noqa: PLR2004 - the present one, and one to compare it with
-        last = now.memory[-1] if now.memory else None
-        why = last.failure if last is not None and last.failure else "an epoch has no more windows"
-        yield Advice(change="a larger batch", why="", outcome=f"none was tried: {why}")
-        return
+        failure = now.memory[-1].failure if now.memory else ""
+        why = failure or "an epoch has no more windows"
+        return replace(begun, outcome=f"none was tried: {why}")
     fastest = min(known.values())
     size = min(size for size, window_s in known.items() if window_s <= fastest * NEAR)
     if size == present:
-        yield Advice(
-            change="a larger batch",
-            why="",
-            outcome=f"no gain: windows of a batch of {max(known)} take as long",
-        )
-        return
-    tiny = known[present] / fastest >= TINY
+        outcome = f"no gain: windows of a batch of {max(known)} take as long"
+        return replace(begun, outcome=outcome)
     why = f"a step of {size} windows takes {known[size] * size / (known[present] * present):.1f} "
-    yield Candidate(
+    advice = Advice(
         change=f"batch_size {size} in place of {present}",
         why=why + f"times as long as one of {present}",
-        config=_with_sizes(now.config, size),
         mathematics="fewer updates an epoch: tune learning_rate anew",
-        fault=tiny,
+        fault=known[present] / fastest >= TINY,
     )
+    return Candidate(advice, with_batch(now.config, size))
 
 
 def _backends(now: Situation) -> Iterator[Candidate | Advice]:
+    on_gpu = now.device.type == "cuda"
     there = [Backend.COMPILE, Backend.EAGER]
-    if now.device.type == "cuda":
+    if on_gpu:
         there = [Backend.GRAPH, Backend.TRITON, *there]
     ran = now.paced.backend
     for backend in there:
         if backend.value == ran:
             continue
-        if now.waits and backend is not Backend.EAGER and now.device.type == "cuda":
-            yield Advice(
-                change=f"backend {backend.value} in place of {ran}",
-                why="",
-                outcome="not tried: a step that waits for the device cannot be captured",
+        begun = Advice(change=f"backend {backend.value} in place of {ran}")
+        if now.waits and backend is not Backend.EAGER and on_gpu:
+            outcome = "not tried: a step that waits for the device cannot be captured"
+            yield replace(begun, outcome=outcome)
+        else:
+            advice = replace(begun, why=_of_backend(backend, now.device))
+            yield Candidate(advice, trained_with(now.config, backend=backend))
+    for mode in CompileMode if on_gpu and ran == Backend.COMPILE.value else ():
+        if mode is not now.config.training.compile_mode:
+            advice = Advice(
+                change=f"compile_mode {mode.value}",
+                why="torch.compile searches longer, or launches what it made as one",
             )
-            continue
-        yield Candidate(
-            change=f"backend {backend.value} in place of {ran}",
-            why=_of_backend(backend, now.device),
-            config=replace(now.config, training=now.config.training.but(backend=backend)),
-        )
-    if now.device.type != "cuda":
-        return
-    for mode in CompileMode:
-        settings = now.config.training
-        if ran != Backend.COMPILE.value or mode is settings.compile_mode:
-            continue
-        yield Candidate(
-            change=f"compile_mode {mode.value}",
-            why="torch.compile searches longer, or launches what it made as one",
-            config=replace(now.config, training=settings.but(compile_mode=mode)),
-        )
+            yield Candidate(advice, trained_with(now.config, compile_mode=mode))
 
 
 def _of_backend(backend: Backend, device: torch.device) -> str:
@@ -162,60 +145,68 @@ def _precisions(now: Situation) -> Iterator[Candidate]:
     for precision in wanted:
         if precision is present or present.half:
             continue
-        # The present backend may not know the precision: auto finds one that does.
-        settings = now.config.training.but(precision=precision)
-        yield Candidate(
+        advice = Advice(
             change=f"precision {precision.value} in place of {present.value}",
             why="products in fewer bits, on tensor cores where there are any",
-            config=replace(now.config, training=settings),
             mathematics="rounding: compare the error of the forecasts",
         )
+        # The present backend may not know the precision: auto finds one that does.
+        yield Candidate(advice, trained_with(now.config, precision=precision))
 
 
-def _accumulation(now: Situation) -> Iterator[Candidate | Advice]:
+def _accumulation(now: Situation) -> Candidate | Advice:
     share = now.stages.share(Stage.OPTIMISER)
     if now.config.hyperparameters.accumulate is not None:
-        yield Advice(change="accumulation", why="", outcome="not tried: the variant searches it")
-        return
+        return Advice(change="accumulation", outcome="not tried: the variant searches it")
     if share < LEAST_SHARE:
-        yield Advice(
-            change="accumulation",
-            why="",
-            outcome=f"not tried: the optimiser takes {share:.0%} of an epoch",
-        )
-        return
-    settings = now.config.training.but(accumulate=now.config.accumulate * ACCUMULATED)
-    yield Candidate(
-        change=f"accumulate {settings.accumulate}",
+        outcome = f"not tried: the optimiser takes {share:.0%} of an epoch"
+        return Advice(change="accumulation", outcome=outcome)
+    accumulate = now.config.accumulate * ACCUMULATED
+    advice = Advice(
+        change=f"accumulate {accumulate}",
         why=f"the optimiser takes {share:.0%} of an epoch",
-        config=replace(now.config, training=settings),
         mathematics="fewer updates an epoch: tune learning_rate anew",
     )
+    return Candidate(advice, trained_with(now.config, accumulate=accumulate))
 
 
-def _validation(now: Situation) -> Iterator[Candidate | Advice]:
+def _validation(now: Situation) -> Candidate | Advice:
     share = now.stages.share(Stage.VALIDATION)
-    settings = now.config.training
     if share < LEAST_SHARE:
-        yield Advice(
-            change="validation every other epoch",
-            why="",
-            outcome=f"not tried: it takes {share:.0%} of an epoch",
-        )
-        return
-    yield Candidate(
-        change=f"validate_every {settings.validate_every * SELDOM}",
+        outcome = f"not tried: it takes {share:.0%} of an epoch"
+        return Advice(change="validation every other epoch", outcome=outcome)
+    every = now.config.training.validate_every * SELDOM
+    advice = Advice(
+        change=f"validate_every {every}",
         why=f"validation takes {share:.0%} of an epoch",
-        config=replace(
-            now.config,
-            training=settings.but(validate_every=settings.validate_every * SELDOM),
-        ),
         mathematics="early stopping looks less often, and the best weights may be missed",
+    )
+    return Candidate(advice, trained_with(now.config, validate_every=every))
+
+
+NO_WAIT = "a CPU waits for nothing: the gain is to be had on a GPU"
+
+
+def of_dead(parts: Sequence[str], nothing: str) -> Advice:
+    """Of parts that get no gradient: no `nothing` depends on them."""
+    named = ", ".join(parts[:3])
+    return Advice(
+        change=f"leave {named} out of the network, or use what it gives",
+        why=f"no parameter of {named} ever gets a gradient: no {nothing} depends on it",
+        fault=True,
     )
 
 
-def _with_sizes(config: RunConfig, batch_size: int) -> RunConfig:
-    return replace(config, hyperparameters=replace(config.hyperparameters, batch_size=batch_size))
+def of_loop(name: str, kind: str, calls: int, share: float) -> Advice:
+    """Of parts that are called one after the other, which take this share of the forward pass."""
+    return Advice(
+        change=f"run {name} as one call over a batched input",
+        why=(
+            f"{name} ({kind}) is called {calls} times a step, one after "
+            f"the other: {share:.0%} of the forward pass"
+        ),
+        fault=True,
+    )
 
 
 MOST_S = 8.0
@@ -256,22 +247,14 @@ class Trials:
             if isinstance(each, Advice):
                 yield each
                 continue
-            self.announce(f"trying {each.change}")
-            begun = Advice(
-                change=each.change, why=each.why, fault=each.fault, mathematics=each.mathematics
-            )
-            yield self._tried(begun, each.config)
+            self.announce(f"trying {each.advice.change}")
+            yield self._tried(each.advice, each.config)
 
     def of_faults(self, faults: Faults) -> Iterator[Advice]:
         if faults.dead:
-            named = ", ".join(faults.dead[:3])
-            self.announce(f"trying the network without {named}")
-            begun = Advice(
-                change=f"leave {named} out of the network, or use what it gives",
-                why=f"no parameter of {named} ever gets a gradient: no forecast depends on it",
-                fault=True,
-            )
-            yield self._tried(begun, self.config, without(faults.dead))
+            self.announce(f"trying the network without {', '.join(faults.dead[:3])}")
+            advice = of_dead(faults.dead, "forecast")
+            yield self._tried(advice, self.config, without(faults.dead))
         for loop in faults.loops:
             self.announce(f"trying {loop.name} as one call")
             yield self._as_one(loop, faults.whole_s)
@@ -286,19 +269,12 @@ class Trials:
             fault=True,
         )
         if self.data.minimum.device.type == "cpu":
-            return replace(begun, outcome="a CPU waits for nothing: the gain is to be had on a GPU")
+            return replace(begun, outcome=NO_WAIT)
         self.announce("trying the network without waiting")
         return self._tried(begun, self.config, no_waits)
 
     def _as_one(self, loop: Loop, whole_s: float) -> Advice:
-        begun = Advice(
-            change=f"run {loop.name} as one call over a batched input",
-            why=(
-                f"{loop.name} ({loop.kind}) is called {len(loop.calls)} times a step, one after "
-                f"the other: {loop.share:.0%} of the forward pass"
-            ),
-            fault=True,
-        )
+        begun = of_loop(loop.name, loop.kind, len(loop.calls), loop.share)
         device = self.data.minimum.device
         if device.type == "cuda" and self.present.backend != Backend.EAGER.value:
             begun = replace(begun, outcome="timed as plain operations, though the step is captured")

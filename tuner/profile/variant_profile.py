@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import torch
 
+from tuner.bench.contender import trained_with, with_batch
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Gpu, Watch
@@ -84,17 +85,16 @@ def _at(config: RunConfig, data: DeviceData, size: int, before: Sequence[AtBatch
         free = free_memory_bytes()
         if expected > SPARE * free:
             why = f"not tried: about {expected / 1e9:.1f} GB of {free / 1e9:.1f} GB that are free"
-            return AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=why)
-    sizes = replace(config.hyperparameters, batch_size=size)
+            return AtBatch(size, None, None, why)
     try:
-        return guarded(lambda: _measured(replace(config, hyperparameters=sizes), data))
+        return guarded(lambda: _measured(with_batch(config, size), data))
     except NoMemoryError as error:
         failure = f"out of memory: {error}"
     except (TunerError, RuntimeError) as error:
         if lost_context(error):
             raise
         failure = on_one_line(error)
-    return AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=failure)
+    return AtBatch(size, None, None, failure)
 
 
 def _measured(config: RunConfig, data: DeviceData) -> AtBatch:
@@ -109,11 +109,8 @@ def _measured(config: RunConfig, data: DeviceData) -> AtBatch:
         found.steps(SETTLE)
         took = found.steps(SIZE_STEPS)
         peak_bytes = torch.cuda.max_memory_allocated(device) if on_gpu else peak.n_bytes
-    return AtBatch(
-        batch_size=config.hyperparameters.batch_size,
-        peak_bytes=peak_bytes,
-        step_s=took.seconds / took.windows * config.hyperparameters.batch_size,
-    )
+    batch_size = config.hyperparameters.batch_size
+    return AtBatch(batch_size, peak_bytes, took.seconds / took.windows * batch_size)
 
 
 class _PeakOfProcess:
@@ -181,7 +178,7 @@ def profile_variant(
     watch = Watch(device)
     choice = what_auto_means(config, data)
     if choice is not None:  # as the first trial of a study does
-        config = replace(config, training=config.training.but(backend=choice.backend))
+        config = trained_with(config, backend=choice.backend)
     announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
 
     def began(found: Running, step_s: float) -> None:
@@ -327,7 +324,7 @@ def _as_far_as_it_goes(tries: Iterable[Advice]) -> Iterator[Advice]:
         yield from tries
     except DeviceLostError as lost:
         yield lost.advice
-        yield Advice(change="all else", why="", outcome="not tried: the device was lost before")
+        yield Advice(change="all else", outcome="not tried: the device was lost before")
 
 
 def _settings(config: RunConfig, measured: Measured, data: DeviceData) -> dict[str, object]:
