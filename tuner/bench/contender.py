@@ -52,6 +52,19 @@ class Entry:
     rung: str = ""
     """On a ladder: which one, in words."""
 
+    @staticmethod
+    def of(config: RunConfig, library: str, variant: str, backend: str = "", **more: Any) -> Entry:
+        """Of this configuration, whose sizes it has."""
+        sizes = config.hyperparameters
+        return Entry(
+            library=library,
+            variant=variant,
+            backend=backend,
+            hidden_size=sizes.hidden_size,
+            batch_size=sizes.batch_size,
+            **more,
+        )
+
     @property
     def name(self) -> str:
         parts = (self.library, self.variant, self.backend, self.rung)

@@ -334,7 +334,7 @@ def _library(
     if len(own) == len(files):
         return found
     config = _config(load_study_file(BASELINE), Backend.AUTO, job, hidden, batch)
-    entry = Entry(library=library, variant="", backend="", hidden_size=hidden, batch_size=batch)
+    entry = Entry.of(config, library, "")
     if library == "darts":
         from tuner.bench.darts_model import Darts
 
@@ -349,15 +349,7 @@ def _with_own_model(file: StudyFile, job: Job, hidden: int, batch: int) -> Conte
     from tuner.bench.neuralforecast_model import OWN_NOTE, OwnModel
 
     config = _config(file, Backend.AUTO, job, hidden, batch)
-    entry = Entry(
-        library=LIBRARY,
-        variant=file.name,
-        backend="",
-        hidden_size=config.hyperparameters.hidden_size,
-        batch_size=batch,
-        scope=Scope.STEPS,
-        note=OWN_NOTE,
-    )
+    entry = Entry.of(config, LIBRARY, file.name, scope=Scope.STEPS, note=OWN_NOTE)
     return OwnModel(job, entry, config)
 
 
@@ -365,13 +357,7 @@ def _ours(
     file: StudyFile, backend: Backend, job: Job, data: DeviceData, hidden: int, batch: int
 ) -> Contender:
     config = _config(file, backend, job, hidden, batch)
-    entry = Entry(
-        library=OURS,
-        variant=file.name,
-        backend=backend.value,
-        hidden_size=config.hyperparameters.hidden_size,
-        batch_size=batch,
-    )
+    entry = Entry.of(config, OURS, file.name, backend.value)
     return Ours(job, entry, config, data)
 
 

@@ -181,15 +181,9 @@ def _contenders(
     for rung in rungs:
         if rung.why_not or any(each.config == rung.config for each in found):
             continue
-        sizes = rung.config.hyperparameters
-        entry = Entry(
-            library="tuner",
-            variant=variant,
-            backend=rung.config.training.backend.value,
-            hidden_size=sizes.hidden_size,
-            batch_size=sizes.batch_size,
-            rung=f"({rung.change}, {rung.kind})",
-        )
+        config, words = rung.config, f"({rung.change}, {rung.kind})"
+        backend = config.training.backend.value
+        entry = Entry.of(config, "tuner", variant, backend, rung=words)
         found.append(Ours(job, entry, rung.config, data))
     return tuple(found)
 

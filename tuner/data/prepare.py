@@ -235,23 +235,8 @@ def prepare(
     if stored is None:
         stored = _build(task, source.parse(), source.label)
         cache.store(folder, key, stored)
-    return PreparedData(
-        task=task,
-        shapes=shapes(task),
-        series=stored["series"],
-        train=PreparedSplit(**stored["train"]),
-        val=PreparedSplit(**stored["val"]),
-        test=PreparedSplit(**stored["test"]),
-        static=stored["static"],
-        minimum=stored["minimum"],
-        scale=stored["scale"],
-        covariate_minimum=stored["covariate_minimum"],
-        covariate_scale=stored["covariate_scale"],
-        change=stored["change"],
-        data_hash=stored["data_hash"],
-        filled_rows=stored["filled_rows"],
-        filled_cells=stored["filled_cells"],
-    )
+    splits = {name: PreparedSplit(**stored[name]) for name in SPLITS}
+    return PreparedData(task=task, shapes=shapes(task), **stored | splits)
 
 
 def window_starts(rows: int, window: int, stride: int) -> npt.NDArray[np.int64]:
@@ -357,8 +342,7 @@ def _apply_scaling(task: Task, one: Series, minimum: Floats, scale: Floats, labe
         scaled = (one.values - minimum) / scale
         unfit = ~np.isfinite(scaled.astype(np.float32)).all(axis=0)
     if unfit.any():
-        columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
-        column = columns[int(np.flatnonzero(unfit)[0])]
+        column = task.columns[int(np.flatnonzero(unfit)[0])]
         raise DataError(
             f"{label}: series {one.name!r}, column {column!r}: the values are too large for 32-bit "
             "numbers once scaled by the range of the training rows; rescale the column"
@@ -484,7 +468,7 @@ def _training(task: Task, one: Series) -> npt.NDArray[np.float64]:
 
 
 def _constant(task: Task, series: tuple[Series, ...]) -> tuple[str, ...]:
-    columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
+    columns = task.columns
     found = []
     rows_of = {one.name: _training(task, one) for one in series}
     if runs_of(task) is not None:  # a column that is constant in each file may tell them apart

@@ -7,25 +7,21 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from tuner.data.prepare import runs_of
-from tuner.data.series import calendar_columns
+from tuner.data.series import Series, calendar_columns
 from tuner.data.source_kinds import EtthSource, FileSource
 from tuner.data.sources import open_source
 from tuner.data.task import Task, load_task
-from tuner.data.times import TimeColumn, Times, counted_times
+from tuner.data.times import TimeColumn, Times, counted_times, to_local, to_utc
 from tuner.display.text import in_csv
 from tuner.errors import DataError, TunerError, UsageError, first_line, unknown_name
 from tuner.files.durable import open_plain, put
-
-if TYPE_CHECKING:
-    from tuner.data.series import Series
-
 
 Floats = npt.NDArray[np.float64]
 SERIES = "series"
@@ -138,7 +134,7 @@ def refuse_missing_columns(task: Task, frame: pd.DataFrame) -> None:
         )
     if (twice := frame.columns[frame.columns.duplicated()]).size:
         raise DataError(f"the table has two columns {str(twice[0])!r}; leave one of them out")
-    columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
+    columns = list(task.columns)
     needed = columns if is_counted(task) else [time_column(task), *columns]
     for column in needed:
         if column not in frame.columns:
@@ -182,7 +178,7 @@ def numbers_of(task: Task, name: str, rows: pd.DataFrame) -> Floats:
     Raises:
         DataError: a cell that is no number.
     """
-    columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
+    columns = list(task.columns)
     for column in columns:
         cells = rows[column]
         # NumPy would make floats of these.
@@ -222,8 +218,6 @@ def times_of(task: Task, name: str, rows: pd.DataFrame) -> pd.Index:
         ) from None
     if local.tz is not None:
         return local.tz_convert("UTC").tz_localize(None)
-    from tuner.data.times import to_utc
-
     where = TimeColumn(
         file=f"series {name!r}", column=time_column(task), time_format=None, wide=True, zone=zone
     )
@@ -325,7 +319,6 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
 
 
 def _read_parquet(path: Path, content: bytes) -> pd.DataFrame:
-    import pandas as pd
     import pyarrow as pa
 
     try:
@@ -339,40 +332,26 @@ def _read_parquet(path: Path, content: bytes) -> pd.DataFrame:
 def _read_csv(
     path: Path, content: bytes, texts: Sequence[str], separator: str, decimal: str
 ) -> pd.DataFrame:
-    import pandas as pd
+    def read(**options: Any) -> pd.DataFrame:
+        source = io.BytesIO(content)
+        found: pd.DataFrame = pd.read_csv(source, sep=separator, encoding="utf-8-sig", **options)
+        return found
 
     try:
-        header = pd.read_csv(io.BytesIO(content), sep=separator, encoding="utf-8-sig", nrows=0)
+        header = read(nrows=0)
         _check_separator(path, list(map(str, header.columns)))
-        _refuse_twice(path, _names_in(content, separator))
+        # As the names stand in the first line: pandas renames what is there twice.
+        first = read(header=None, nrows=1, dtype=str, keep_default_na=False)
+        _refuse_twice(path, [str(name).strip() for name in first.iloc[0]])
         kept = [name for name in header.columns if str(name).strip() in texts]
-        return pd.read_csv(
-            io.BytesIO(content),
-            sep=separator,
+        return read(
             decimal=decimal,
-            encoding="utf-8-sig",
             dtype=dict.fromkeys(kept, str),
             keep_default_na=False,
             na_values={name: EMPTY_CELLS if name not in kept else [""] for name in header.columns},
         ).rename(columns=lambda name: str(name).strip())
     except ValueError as error:  # of pandas, too; it holds what cannot be decoded
         raise DataError(f"{path}: cannot be read as CSV ({first_line(error)})") from None
-
-
-def _names_in(content: bytes, separator: str) -> list[str]:
-    """As they stand in the first line: pandas renames what is there twice."""
-    import pandas as pd
-
-    first = pd.read_csv(
-        io.BytesIO(content),
-        sep=separator,
-        encoding="utf-8-sig",
-        header=None,
-        nrows=1,
-        dtype=str,
-        keep_default_na=False,
-    )
-    return [str(name).strip() for name in first.iloc[0]]
 
 
 def _refuse_twice(path: Path, names: Sequence[str]) -> None:
@@ -405,8 +384,6 @@ def rows_of_task(path: Path, data_dir: Path | None = None) -> pd.DataFrame:
         UsageError: no such task, or one of many files.
         DataError: data that is missing or unfit.
     """
-    import pandas as pd
-
     task = load_task(str(path))
     if runs_of(task) is not None:
         raise UsageError(
@@ -418,9 +395,7 @@ def rows_of_task(path: Path, data_dir: Path | None = None) -> pd.DataFrame:
 
 
 def _rows(task: Task, one: Series, *, named: bool) -> pd.DataFrame:
-    import pandas as pd
-
-    columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
+    columns = list(task.columns)
     frame = pd.DataFrame(one.values, columns=columns)
     if is_counted(task):
         frame.insert(0, ROW, np.arange(len(frame)))
@@ -460,8 +435,6 @@ def steps_of(task: Task, name: str, times: pd.Index, end: int) -> tuple[npt.NDAr
     zone = source.timezone if isinstance(source, FileSource) else None
     if zone is None:
         return found, found
-    from tuner.data.times import to_local
-
     return found, to_local(found, zone)
 
 
@@ -661,7 +634,7 @@ def _refuse_too_large(task: Task, name: str, scaled: Floats, times: npt.NDArray[
     bad = np.isinf(seen) & np.isfinite(scaled)
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
+        columns = task.columns
         raise DataError(
             f"series {name!r}: {columns[column]!r} at {_shown(times[row])} is too large a number "
             "for the network; correct it"

@@ -13,8 +13,9 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,6 +35,8 @@ from tuner.data.times import (
     have_offsets,
     off_the_grid,
     parse_times,
+    to_local,
+    to_utc,
 )
 from tuner.errors import DataError, first_line
 from tuner.files.durable import open_plain
@@ -127,14 +130,17 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The used columns of a file but its times: targets, past and future covariates, (R, C + P +
-    F), NaN where a cell that may be filled is empty; the number of each row for messages; and the
-    series that each belongs to, None where there is one.
+    """The used columns of a file: targets, past and future covariates, (R, C + P + F), NaN where a
+    cell that may be filled is empty; the number of each row for messages; and the series that each
+    belongs to, None where there is one. `times` are UTC, or local where `dated` says no, (R,); None
+    for an index. `dated` are those that came with their offset from UTC, (R,).
     """
 
     values: Floats
     rows: Sequence[int]
-    ids: Sequence[str] | None
+    ids: Sequence[str] | None = None
+    times: Times | None = None
+    dated: npt.NDArray[np.bool_] | None = None
 
 
 def time_column_of(source: FileSource) -> TimeColumn:
@@ -148,22 +154,13 @@ def time_column_of(source: FileSource) -> TimeColumn:
     )
 
 
-def assembled(
-    table: Table,
-    source: FileSource,
-    task: Task,
-    *,
-    times: Times | None = None,
-    dated: npt.NDArray[np.bool_] | None = None,
-) -> tuple[Series, ...]:
+def assembled(table: Table, source: FileSource, task: Task) -> tuple[Series, ...]:
     """The series of a table, in the order in which they first appear.
 
     Args:
         table: what was read.
         source: how gaps are treated, and where times are.
         task: its frequency, and its name where there is one series.
-        times: UTC, or local where `dated` says no, (R,); None for an index.
-        dated: which of them came with their offset from UTC, (R,); None for all.
 
     Raises:
         DataError: times out of order or off the frequency, or gaps that are not to be treated, or
@@ -173,86 +170,61 @@ def assembled(
         raise DataError(f"{source.path}: the file has no rows")
     found = []
     for name, members in _members(table, source, task.name).items():
-        mine = Table(values=table.values[members], rows=[table.rows[i] for i in members], ids=None)
-        if times is None:
-            dates = counted_times(len(members), source.start, task.frequency, str(source.path))
-            found.append(_series(name, dates, mine.values, mine, source, task))
-        else:
-            offsets = None if dated is None else dated[members]
-            found.append(_dated(name, times[members], offsets, mine, source, task))
+        mine = Table(
+            values=table.values[members],
+            rows=[table.rows[i] for i in members],
+            times=None if table.times is None else table.times[members],
+            dated=None if table.dated is None else table.dated[members],
+        )
+        found.append(_series(name, mine, source, task))
     return tuple(found)
 
 
-def _dated(
-    name: str,
-    times: Times,
-    dated: npt.NDArray[np.bool_] | None,
-    table: Table,
-    source: FileSource,
-    task: Task,
-) -> Series:
-    """A series whose file has times."""
-    where, values = time_column_of(source), table.values
-    if source.timezone is not None and dated is not None:
-        times = _in_utc(times, dated, table.rows, source.timezone, where)
-    if source.gaps == "refuse":
-        check_times(times, table.rows, task.frequency, where)
+def _series(name: str, table: Table, source: FileSource, task: Task) -> Series:
+    """A series, its gaps treated."""
+    where, values, rows = time_column_of(source), table.values, table.rows
+    if table.times is None:
+        times = counted_times(len(rows), source.start, task.frequency, str(source.path))
     else:
-        check_order(times, table.rows, where)
-    if source.gaps == "fill":
-        times, values = with_missing_rows(times, values, table.rows, task.frequency, where)
-    return _series(name, times, values, table, source, task)
-
-
-def _series(
-    name: str, times: Times, values: Floats, table: Table, source: FileSource, task: Task
-) -> Series:
-    """The series with its empty cells filled; `values` may have more rows than the table."""
-    cells = int(np.isnan(table.values).sum())
+        times = _in_utc(table.times, table, where)
+        if source.gaps == "refuse":
+            check_times(times, rows, task.frequency, where)
+        else:
+            check_order(times, rows, where)
+        if source.gaps == "fill":
+            times, values = with_missing_rows(times, values, rows, task.frequency, where)
     if source.gaps == "fill":
         _refuse_leading(table, source, task)
         values = fill_cells(values, source.fill)
-    clock = None
-    if source.timezone is not None:
-        from tuner.data.times import to_local
-
-        clock = to_local(times, source.timezone)
     return Series(
         name=name,
         timestamps=times,
         values=values,
-        clock=clock,
-        filled_rows=len(values) - len(table.rows),
-        filled_cells=cells,
+        clock=None if source.timezone is None else to_local(times, source.timezone),
+        filled_rows=len(values) - len(rows),
+        filled_cells=int(np.isnan(table.values).sum()),
     )
 
 
-def _in_utc(
-    times: Times,
-    dated: npt.NDArray[np.bool_],
-    rows: Sequence[int],
-    zone: str,
-    where: TimeColumn,
-) -> Times:
-    if dated.all():
+def _in_utc(times: Times, table: Table, where: TimeColumn) -> Times:
+    dated = table.dated
+    if where.zone is None or dated is None or dated.all():
         return times
     if dated.any():
         first = int(np.flatnonzero(dated != dated[0])[0])
         raise DataError(
-            f"{where.at(rows[first])}: some times have an offset from UTC and some have none; "
-            "write all of them in one way"
+            f"{where.at(table.rows[first])}: some times have an offset from UTC and some have "
+            "none; write all of them in one way"
         )
-    from tuner.data.times import to_utc
-
-    return to_utc(times, rows, zone, where)
+    return to_utc(times, table.rows, where.zone, where)
 
 
 def _refuse_leading(table: Table, source: FileSource, task: Task) -> None:
     empty = np.flatnonzero(np.isnan(table.values[0]))
     if empty.size:
-        columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
+        column = task.columns[int(empty[0])]
         raise DataError(
-            f"{source.path}, row {table.rows[0]}, column {columns[int(empty[0])]!r}: the cell is "
+            f"{source.path}, row {table.rows[0]}, column {column!r}: the cell is "
             "empty, and the series has no value before it to fill it with; leave out the rows "
             "before the first value, or the column"
         )
@@ -458,21 +430,18 @@ def parse_table(content: bytes, source: CsvSource, task: Task) -> tuple[Series, 
     Raises:
         DataError: one line naming the file and, where there is one, the row and the column.
     """
-    values = (*task.target_columns, *task.past_covariates, *task.future_covariates)
     keys = [column for column in (source.time_column, source.id_column) if column is not None]
-    cells = read_cells(decode(content, source), source, (*keys, *values))
+    cells = read_cells(decode(content, source), source, (*keys, *task.columns))
     table = Table(
-        values=np.stack([_numbers(cells, column, source) for column in values], axis=1),
+        values=np.stack([_numbers(cells, column, source) for column in task.columns], axis=1),
         rows=cells.rows,
         ids=None if source.id_column is None else cells.columns[source.id_column],
     )
-    if source.time_column is None:
-        return assembled(table, source, task)
-    texts = cells.columns[source.time_column]
-    times = parse_times(texts, cells.rows, time_column_of(source))
-    return assembled(
-        table, source, task, times=times, dated=have_offsets(texts, time_column_of(source))
-    )
+    if source.time_column is not None:
+        texts, where = cells.columns[source.time_column], time_column_of(source)
+        times = parse_times(texts, cells.rows, where)
+        table = replace(table, times=times, dated=have_offsets(texts, where))
+    return assembled(table, source, task)
 
 
 def is_missing(cell: str) -> bool:
@@ -525,20 +494,19 @@ def parse_parquet(content: bytes, source: FileSource, task: Task) -> tuple[Serie
     Raises:
         DataError: one line naming the file and, where there is one, the row and the column.
     """
-    values = (*task.target_columns, *task.past_covariates, *task.future_covariates)
     keys = [column for column in (source.time_column, source.id_column) if column is not None]
-    found = read_columns(content, str(source.path), [*keys, *values])
+    found = read_columns(content, str(source.path), [*keys, *task.columns])
     rows = range(1, len(next(iter(found.values()))) + 1)
-    numbers = [_numbers_of_column(found[column], column, source) for column in values]
+    numbers = [_numbers_of_column(found[column], column, source) for column in task.columns]
     table = Table(
         values=np.stack(numbers, axis=1),
         rows=rows,
         ids=None if source.id_column is None else _names(found[source.id_column], source),
     )
-    if source.time_column is None:
-        return assembled(table, source, task)
-    times, dated = _times(found[source.time_column], source)
-    return assembled(table, source, task, times=times, dated=dated)
+    if source.time_column is not None:
+        times, dated = _times(found[source.time_column], source)
+        table = replace(table, times=times, dated=dated)
+    return assembled(table, source, task)
 
 
 def open_parquet(content: bytes, file: str) -> Any:
@@ -555,19 +523,25 @@ def open_parquet(content: bytes, file: str) -> Any:
             f"{file}: Parquet files need pyarrow: pip install 'tuner[parquet]' (or write the table "
             "as a CSV)"
         ) from None
-    try:
+    with _readable(file, pa.ArrowException):
         opened = pq.ParquetFile(io.BytesIO(content))
         columns = opened.metadata.num_columns
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(
-            f"{file}: cannot be read as Parquet ({excerpt(first_line(error), at_most=120)}); write "
-            "the file again"
-        ) from None
     if columns > MOST_COLUMNS:
         raise DataError(
             f"{file}: has {columns:,} columns, at most {MOST_COLUMNS:,} are read; split the file"
         )
     return opened
+
+
+@contextmanager
+def _readable(file: str, arrows: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except (arrows, OSError, ValueError, MemoryError) as error:
+        raise DataError(
+            f"{file}: cannot be read as Parquet ({excerpt(first_line(error), at_most=120)}); write "
+            "the file again"
+        ) from None
 
 
 def read_columns(content: bytes, file: str, wanted: list[str]) -> dict[str, Any]:
@@ -593,13 +567,8 @@ def read_columns(content: bytes, file: str, wanted: list[str]) -> dict[str, Any]
             f"{file}: has {opened.metadata.num_rows:,} rows in {len(wanted)} used columns, at most "
             f"{MOST_CELLS:,} cells are read; split the file"
         )
-    try:
+    with _readable(file, pa.ArrowException):
         table = opened.read(columns=wanted)
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise DataError(
-            f"{file}: cannot be read as Parquet ({excerpt(first_line(error), at_most=120)}); write "
-            "the file again"
-        ) from None
     if not table.num_rows:
         raise DataError(f"{file}: the file has no rows")
     return {name: table.column(name) for name in wanted}
@@ -696,7 +665,7 @@ def _times(column: Any, source: FileSource) -> tuple[Times, npt.NDArray[np.bool_
     if _is_text(column.type):
         texts = [str(cell).strip() for cell in column.to_pylist()]
         times = parse_times(texts, range(1, len(texts) + 1), where)
-        return times, have_offsets(texts, time_column_of(source))
+        return times, have_offsets(texts, where)
     found = as_times(column)
     if found is None:
         raise DataError(

@@ -369,6 +369,11 @@ class Task(Frozen):
         return value
 
     @property
+    def columns(self) -> tuple[Name, ...]:
+        """Targets, past covariates, future covariates: those of a file that are used for values."""
+        return (*self.target_columns, *self.past_covariates, *self.future_covariates)
+
+    @property
     def window(self) -> int:
         """Rows of one window: input and horizon."""
         return self.input_size + self.horizon

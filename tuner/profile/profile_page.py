@@ -227,17 +227,9 @@ def as_document(profile: Profile) -> dict[str, Any]:
 
 
 def _of_advice(advice: Advice) -> dict[str, Any]:
-    return {
-        "change": advice.change,
-        "why": advice.why,
-        "fault": advice.fault,
-        "tried": advice.gain is not None,
-        "gain": advice.gain,
-        "helps": advice.helps,
-        "epoch_s": advice.epoch_s,
-        "changes_the_mathematics": advice.mathematics,
-        "outcome": advice.outcome,
-    }
+    plain = asdict(advice)
+    plain["changes_the_mathematics"] = plain.pop("mathematics")
+    return plain | {"tried": advice.gain is not None, "helps": advice.helps}
 
 
 COLOURS = {
