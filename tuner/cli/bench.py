@@ -288,20 +288,13 @@ OWN_SIZES = "a ladder begins with the variant's own sizes and settings"
 
 def climb(options: BenchOptions) -> int:
     """Measure the rungs interleaved, train them where that was asked for, and report."""
+    from tuner.bench import ladder as ladders
     from tuner.bench.entrants import names
-    from tuner.bench.ladder import (
-        FIRST_LADDER_COLUMNS,
-        Trainings,
-        ladder_rows,
-        make_ladder,
-        train_rungs,
-        write_ladder,
-    )
     from tuner.data.windows import to_device
     from tuner.spec.study_file import load_study_file
 
     _check(options)
-    check_bench_free(options.folder, list(FIRST_LADDER_COLUMNS), force=options.force)
+    check_bench_free(options.folder, list(ladders.FIRST_LADDER_COLUMNS), force=options.force)
     (variant, *others) = names(options.variants, "--variants")
     if others or variant == "all":
         raise UsageError(f"--variants: {options.variants!r}; a ladder is of one variant")
@@ -309,7 +302,7 @@ def climb(options: BenchOptions) -> int:
     with printed_to_stderr(wanted=options.json):
         job = job_of(options, device)
         data = to_device(job.prepared, job.device)
-        ladder = make_ladder(
+        ladder = ladders.make_ladder(
             job,
             data,
             load_study_file(variant),
@@ -319,10 +312,10 @@ def climb(options: BenchOptions) -> int:
     for rung in ladder.rungs:
         if rung.why_not:
             note(f"left out: {rung.change} ({rung.kind}): {rung.why_not}")
-    trainings = Trainings()
+    trainings = ladders.Trainings()
 
     def rows(measurements: Sequence[Measurement]) -> list[LadderRow]:
-        return ladder_rows(ladder, measurements, trainings, seeds=options.train)
+        return ladders.ladder_rows(ladder, measurements, trainings, seeds=options.train)
 
     def train(measurements: Sequence[Measurement], write: Callable[[], object]) -> None:
         nonlocal trainings
@@ -332,7 +325,7 @@ def climb(options: BenchOptions) -> int:
             trainings = so_far
             write()
 
-        trainings = train_rungs(
+        trainings = ladders.train_rungs(
             ladder,
             data,
             seeds=options.train,
@@ -345,7 +338,7 @@ def climb(options: BenchOptions) -> int:
     asked = Asked(options=options, job=job, device=device, contenders=ladder.contenders)
     measurements, circumstances = measured(
         asked,
-        lambda found, done: write_ladder(rows(found), done, options.folder),
+        lambda found, done: ladders.write_ladder(rows(found), done, options.folder),
         more=train,
     )
     return _report_ladder(options, rows(measurements), circumstances)

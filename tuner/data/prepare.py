@@ -264,7 +264,7 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
     pieces = pieces_of(task, tuple(series), label)
     n_targets, n_past = len(task.target_columns), len(task.past_covariates)
     mine = [[piece for piece in pieces if piece.number == n] for n in range(len(names))]
-    scalings = [_fit_scaling(_stacked([each.training for each in own])) for own in mine]
+    scalings = [_fit_scaling(np.concatenate([each.training for each in own])) for own in mine]
     collected: dict[str, list[dict[str, npt.NDArray[Any]]]] = {name: [] for name in SPLITS}
     for piece in pieces:
         one, number = piece.rows, piece.number
@@ -284,10 +284,6 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
                 }
             )
     minimum, scale = (np.stack(each) for each in zip(*scalings, strict=True))
-    filled = [
-        (sum(p.rows.filled_rows for p in own), sum(p.rows.filled_cells for p in own))
-        for own in mine
-    ]
     return {
         **{name: _concatenate(parts) for name, parts in collected.items()},
         "series": names,
@@ -300,13 +296,9 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
             [mean_change(*(p.training[:, :n_targets] for p in own)) for own in mine]
         ),
         "data_hash": data_hash(task, series),
-        "filled_rows": tuple(rows for rows, _ in filled),
-        "filled_cells": tuple(cells for _, cells in filled),
+        "filled_rows": tuple(sum(p.rows.filled_rows for p in own) for own in mine),
+        "filled_cells": tuple(sum(p.rows.filled_cells for p in own) for own in mine),
     }
-
-
-def _stacked(parts: list[Floats]) -> Floats:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _concatenate(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
@@ -323,8 +315,7 @@ def mean_change(*train: Floats) -> Floats:
     forecast accuracy", 2006; the M5 competition's scaled pinball loss): over all changes from row
     to row within the pieces of the training rows, each (R, C).
     """
-    changes = [np.abs(np.diff(piece, axis=0)) for piece in train]
-    together = changes[0] if len(changes) == 1 else np.concatenate(changes)
+    together = np.concatenate([np.abs(np.diff(piece, axis=0)) for piece in train])
     change = together.mean(axis=0) if len(together) else np.zeros(train[0].shape[1])
     return np.where(change > 0, change, 1.0)
 

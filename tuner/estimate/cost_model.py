@@ -433,11 +433,3 @@ def _too_sure(known: Array, logs: Array) -> float:
         told, spreads = _fitted(known[~out], logs[~out], known[out])
         off.append(np.abs(logs[out] - told) / np.maximum(spreads, LEAST_SPREAD))
     return max(1.0, float(np.quantile(np.concatenate(off), 0.8)) / Z80)
-
-
-def quantile_of(figures: Mapping[str, float], key: str) -> float:
-    """Which share of the sizes cost less than this one, with half of those that cost the same."""
-    mine = figures[key]
-    less = sum(value < mine for value in figures.values())
-    same = sum(value == mine for value in figures.values())
-    return (less + 0.5 * same) / len(figures)

@@ -172,11 +172,9 @@ def recording(ends: list[tuple[Stage, float]]) -> Recording:
     return Recording(dict(seconds), tuple(spans))
 
 
-def recorder_for(device: torch.device, *, captured: bool) -> Recorder:
-    """The one that suits how steps run there."""
-    if device.type != "cuda":
-        return HostRecorder()
-    return ReplayRecorder() if captured else EventRecorder()
+def recorder_for(device: torch.device) -> Recorder:
+    """The one that suits how steps run there that are not captured."""
+    return EventRecorder() if device.type == "cuda" else HostRecorder()
 
 
 HOW: Mapping[type, str] = {
@@ -519,9 +517,3 @@ def of_falling(trend: Trend, epoch_steps: int) -> Advice | None:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def busy_words(busy: Busy) -> str:
-    """`GPU 38 %, process 104 % of a core`."""
-    gpu = "" if busy.gpu is None else f"GPU {busy.gpu:.0f} %, "
-    return f"{gpu}process {busy.process or 0:.0f} % of a core"

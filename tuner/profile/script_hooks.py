@@ -100,7 +100,7 @@ class Hooks:
         self._on_network = on_network
         self._ended = ended
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._recorder: Recorder = recorder_for(self._device, captured=False)
+        self._recorder: Recorder = recorder_for(self._device)
         self._recording = False
         self._optimizer: Any = None
         self._number = 0
@@ -109,11 +109,6 @@ class Hooks:
         self._searching: Any = None
         self._on_network_hooks: list[Any] = []
         self._moments: list[tuple[Any, bool, bool]] = []
-
-    @property
-    def last(self) -> int:
-        """The number of the last step that is wanted."""
-        return SETTLE + ROUNDS * (self._block + self._recorded)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -331,7 +326,7 @@ def numbers_of(hooks: Hooks) -> dict[str, Any]:
         "samples_a_step": seen.samples / seen.sampled_steps if seen.sampled_steps else 0,
         "loader": asdict(seen.loader),
         "network": "" if seen.network is None else type(seen.network).__name__,
-        "how": HOW[type(recorder_for(device, captured=False))],
+        "how": HOW[type(recorder_for(device))],
         "setup_s": seen.setup_s,
         "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else peak_memory_of_process(),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import statistics
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
@@ -256,7 +257,8 @@ def _by_events(config: RunConfig, data: DeviceData) -> Recording:
         found.steps(SETTLE)
         seen = []
         for _ in range(REPLAYS):
-            found.steps(_in_a_row(found))
+            # Full batches only: the last one may be short, and is another graph.
+            found.steps(max(1, min(IN_A_ROW, found.n_windows // found.batch_size)))
             seen.append(recorder.stop())
     whole = merged(seen)
     mean = {stage: seconds / len(seen) for stage, seconds in whole.seconds.items()}
@@ -296,11 +298,6 @@ def between_markers(
     return recording([(stage, end - ends[0]) for stage, end in pairs])
 
 
-def _in_a_row(found: Running) -> int:
-    """Full batches only: the last one may be short, and is another graph."""
-    return max(1, min(IN_A_ROW, found.n_windows // found.batch_size))
-
-
 ROUNDS = 3
 """Recorded and unrecorded steps take turns: what else the machine does meets both."""
 
@@ -314,6 +311,7 @@ PASSES = 3
 """Of validation, and of what lies between epochs, one after each of the first turns: their median.
 """
 
+_Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
@@ -359,22 +357,27 @@ class Measured:
     """That these are of."""
 
 
-def measure(
-    config: RunConfig,
-    data: DeviceData,
-    *,
-    steps: int,
-    began: Callable[[Running, float], None] = lambda _running, _step_s: None,
-) -> Measured:
-    """Pace, stages and throughput of a configuration; `began` is told of a step's seconds, roughly.
+def guarded(work: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Memory that runs out becomes a `NoMemoryError`, once all that held it is gone."""
 
-    Raises:
-        UsageError: settings with which no training is possible here.
-        NoMemoryError: it does not fit.
-    """
-    return guarded(lambda: _measured(config, data, steps, began))
+    @functools.wraps(work)
+    def made(*args: _Given.args, **named: _Given.kwargs) -> _Result:
+        try:
+            return work(*args, **named)
+        except Exception as error:
+            if (reason := out_of_memory(error)) is None:
+                raise
+            said, lost = first_line(reason), lost_context(error)
+            del reason
+        gc.collect()  # only out here are the frames gone, and with them what they held
+        if torch.cuda.is_available() and not lost:
+            torch.cuda.empty_cache()
+        raise NoMemoryError(said)
+
+    return made
 
 
+@guarded
 def measure_pace(
     config: RunConfig,
     data: DeviceData,
@@ -390,33 +393,14 @@ def measure_pace(
         UsageError: settings with which no training is possible here.
         NoMemoryError: it does not fit.
     """
-
-    def paced() -> tuple[Paced, Paced | None]:
-        mine, others = _Turns(), _Turns()
-        with running(config, data, patch=patch) as found:
-            found.steps(SETTLE)
-            for turn in range(TURNS):
-                mine.take(found, max(1, steps // TURNS), whole=turn < PASSES)
-                if beside is not None:
-                    others.take(beside, max(1, steps // TURNS), whole=turn < PASSES)
-            return _paced(found, mine), None if beside is None else _paced(beside, others)
-
-    return guarded(paced)
-
-
-def guarded(work: Callable[[], _Result]) -> _Result:
-    """Memory that runs out becomes a `NoMemoryError`, once all that held it is gone."""
-    try:
-        return work()
-    except Exception as error:
-        if (reason := out_of_memory(error)) is None:
-            raise
-        said, lost = first_line(reason), lost_context(error)
-        del reason
-    gc.collect()  # only out here are the frames gone, and with them what they held
-    if torch.cuda.is_available() and not lost:
-        torch.cuda.empty_cache()
-    raise NoMemoryError(said)
+    mine, others = _Turns(), _Turns()
+    with running(config, data, patch=patch) as found:
+        found.steps(SETTLE)
+        for turn in range(TURNS):
+            mine.take(found, max(1, steps // TURNS), whole=turn < PASSES)
+            if beside is not None:
+                others.take(beside, max(1, steps // TURNS), whole=turn < PASSES)
+        return _paced(found, mine), None if beside is None else _paced(beside, others)
 
 
 def _paced(found: Running, turns: _Turns) -> Paced:
@@ -437,10 +421,20 @@ def _paced(found: Running, turns: _Turns) -> Paced:
     return Paced(pace, found.engine.backend.value, found.engine.fallback)
 
 
-def _measured(
-    config: RunConfig, data: DeviceData, steps: int, began: Callable[[Running, float], None]
+@guarded
+def measure(
+    config: RunConfig,
+    data: DeviceData,
+    *,
+    steps: int,
+    began: Callable[[Running, float], None] = lambda _running, _step_s: None,
 ) -> Measured:
-    device = data.minimum.device
+    """Pace, stages and throughput of a configuration; `began` is told of a step's seconds, roughly.
+
+    Raises:
+        UsageError: settings with which no training is possible here.
+        NoMemoryError: it does not fit.
+    """
     with running(config, data) as found:
         began(found, found.steps(SETTLE).seconds / SETTLE)
         # The longest stretch comes first: a throughput that falls is seen from its start.
@@ -450,7 +444,7 @@ def _measured(
         seen = _in_turns(found, turns, max(1, steps // ROUNDS), record=not captured)
         paced = _paced(found, turns)
     recorded = merged(seen) if seen else None
-    how = HOW[type(recorder_for(device, captured=False))]
+    how = HOW[type(recorder_for(data.minimum.device))]
     n_recorded = len(seen) * max(1, steps // ROUNDS)
     if captured:
         recorded, how = of_capture(config, data)
@@ -461,7 +455,7 @@ def _measured(
 
 def _in_turns(found: Running, turns: _Turns, steps: int, *, record: bool) -> list[Recording]:
     """Unrecorded stretches go to the turns; recorded ones between them come back."""
-    recorder = recorder_for(found.device, captured=False)
+    recorder = recorder_for(found.device)
     seen = []
     for _ in range(ROUNDS):
         turns.take(found, steps, whole=True)

@@ -279,7 +279,7 @@ class Trials:
         if device.type == "cuda" and self.present.backend != Backend.EAGER.value:
             begun = replace(begun, outcome="timed as plain operations, though the step is captured")
         try:
-            loop_s, one_s = guarded(lambda: batched_gain(loop, device, fused=True))
+            loop_s, one_s = guarded(batched_gain)(loop, device, fused=True)
         except Exception as error:
             if lost_context(error):
                 raise

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -132,7 +133,7 @@ def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.devi
     named again.
     """
     forward()
-    whole, seen = min((_pass(model, forward, device) for _ in range(PASSES)), key=_duration)
+    whole, seen = min((_pass(model, forward, device) for _ in range(PASSES)), key=itemgetter(0))
     found = []
     for (name, kind, *_), alike in seen.calls.items():
         calls = [alike[place][0] for place in most_apart([traced for _, traced in alike])]
@@ -157,10 +158,6 @@ def _pass(
         forward()
         synchronize()
         return time.perf_counter() - began, seen
-
-
-def _duration(found: tuple[float, _Seen]) -> float:
-    return found[0]
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def _at(config: RunConfig, data: DeviceData, size: int, before: Sequence[AtBatch
             why = f"not tried: about {expected / 1e9:.1f} GB of {free / 1e9:.1f} GB that are free"
             return AtBatch(size, None, None, why)
     try:
-        return guarded(lambda: _measured(with_batch(config, size), data))
+        return _measured(with_batch(config, size), data)
     except NoMemoryError as error:
         failure = f"out of memory: {error}"
     except (TunerError, RuntimeError) as error:
@@ -97,6 +97,7 @@ def _at(config: RunConfig, data: DeviceData, size: int, before: Sequence[AtBatch
     return AtBatch(size, None, None, failure)
 
 
+@guarded
 def _measured(config: RunConfig, data: DeviceData) -> AtBatch:
     device = data.minimum.device
     on_gpu = device.type == "cuda"

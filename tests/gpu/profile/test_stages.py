@@ -101,7 +101,10 @@ def test_a_whole_profile_with_advice_names_kernels_memory_and_utilisation(
     """Of what it would try, a captured step alone: the rest is compiled for a minute."""
 
     def captured_step(now: Situation) -> Iterator[Candidate | Advice]:
-        return (each for each in candidates(now) if each.change.startswith("backend graph"))
+        for each in candidates(now):
+            advice = each.advice if isinstance(each, Candidate) else each
+            if advice.change.startswith("backend graph"):
+                yield each
 
     monkeypatch.setattr("tuner.profile.variant_profile.candidates", captured_step)
     gpu = list_gpus({})[0]
