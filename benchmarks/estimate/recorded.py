@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tuner.estimate.cost_model import CostModel, quantile_of, steps_of_epoch
-from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
-from tuner.estimate.search_hours import Ended, default_is_cut
+from tuner.estimate.cost_model import (
+    CostModel,
+    Size,
+    key_of,
+    size_of,
+    sizes_of,
+    steps_of_epoch,
+)
+from tuner.estimate.foretold import Ended, default_is_cut
 from tuner.search.history import configuration
 from tuner.search.methods import method_of, prunes
 from tuner.storage.queue.device_time import device_seconds
@@ -34,6 +41,14 @@ OF_OTHERS = "botorch"
 """Searches in our workers by a sampler that is not ours, which their policies do not name."""
 MOST_TRIALS = 400
 LEAST_TRIALS = 10
+
+
+def quantile_of(figures: Mapping[str, float], key: str) -> float:
+    """Which share of the sizes cost less than this one, with half of those that cost the same."""
+    mine = figures[key]
+    less = sum(value < mine for value in figures.values())
+    same = sum(value == mine for value in figures.values())
+    return (less + 0.5 * same) / len(figures)
 
 
 def exports() -> dict[str, Archive]:

@@ -36,9 +36,8 @@ from benchmarks.estimate.recorded import (
     trials_of,
 )
 from tuner.estimate import foretold
-from tuner.estimate.cost_model import Foretold
-from tuner.estimate.cost_sizes import key_of, size_of, sizes_of, to_measure
-from tuner.estimate.search_hours import (
+from tuner.estimate.cost_model import Foretold, key_of, size_of, sizes_of, to_measure
+from tuner.estimate.foretold import (
     Ended,
     default_is_cut,
     search_seconds,

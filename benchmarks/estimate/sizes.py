@@ -61,7 +61,7 @@ def foretold(
     definition: Any, task: Any, device: Any, *, data_dir: Path | None, seconds: float
 ) -> Any:
     """What `tuner estimate` would measure, in a process that is gone by then."""
-    from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject, measured_costs
+    from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
 
     subject = Subject(definition=definition, task=task, data_dir=data_dir, device=device)
     with MeasuringProcess(subject) as process:
@@ -80,7 +80,7 @@ def compared(
     seconds: float = float("inf"),
 ) -> list[Compared]:
     """Each of these sizes, as `costs` foretell it and as it trains."""
-    from tuner.estimate.cost_sizes import key_of
+    from tuner.estimate.cost_model import key_of
 
     times, memory = costs.epoch_seconds(sizes), costs.peak_bytes(sizes)
     found: list[Compared] = []
@@ -124,7 +124,7 @@ def trained(
     """Seconds of an epoch, the first one apart, and the most memory, of a real training."""
     from tuner.data.prepare import prepare
     from tuner.devices import CpuCores
-    from tuner.estimate.cost_sizes import hyperparameters_of
+    from tuner.estimate.cost_model import hyperparameters_of
     from tuner.training.engines.measure import what_auto_means
     from tuner.training.fit import fit
     from tuner.trial.device_data import on_device
@@ -189,7 +189,7 @@ def _percent(share: float | None) -> str:
 
 def told_again(path: Path) -> list[dict[str, Any]]:
     """Of each variant of a JSON file: foretold from what was measured then, beside what it then took."""
-    from tuner.estimate.cost_sizes import key_of
+    from tuner.estimate.cost_model import key_of
     from tuner.estimate.size_costs import SizeCosts
 
     found = []
@@ -235,7 +235,7 @@ def main() -> None:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.devices import exclusive
-    from tuner.estimate.cost_sizes import sizes_of
+    from tuner.estimate.cost_model import sizes_of
     from tuner.launch.plan import definition_of
     from tuner.spec.study_file import load_study_file
     from tuner.spec.study_settings import StudySettings

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.estimate.cost_sizes import key_of, size_of
+from tuner.estimate.cost_model import key_of, size_of
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord
 

@@ -22,10 +22,9 @@ from pathlib import Path
 
 from tuner.devices import CpuCores, list_gpus
 from tuner.devices.cpu import available_cores
+from tuner.profile.profile_page import as_document
 from tuner.profile.profile_records import Profile
-from tuner.profile.profile_words import as_document
-from tuner.profile.script_profile import profile_script
-from tuner.profile.script_runs import Script
+from tuner.profile.script_profile import Script, profile_script
 
 TRAINING = Path(__file__).parent / "faulty_training.py"
 

@@ -71,8 +71,7 @@ def validation_share(variant: str, task: str, data_dir: Path | None, device: str
     import torch
 
     from tuner.bench.contender import Job
-    from tuner.bench.entrants import make_plan
-    from tuner.bench.ours import Ours
+    from tuner.bench.entrants import Ours, make_plan
     from tuner.config import Precision
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task

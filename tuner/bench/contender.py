@@ -6,13 +6,15 @@ import gc
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
 import torch
+from torch._C._autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
-from tuner.config import Precision
+from tuner.config import Precision, RunConfig
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.training.clock import synchronizer
@@ -49,6 +51,19 @@ class Entry:
     note: str = ""
     rung: str = ""
     """On a ladder: which one, in words."""
+
+    @staticmethod
+    def of(config: RunConfig, library: str, variant: str, backend: str = "", **more: Any) -> Entry:
+        """Of this configuration, whose sizes it has."""
+        sizes = config.hyperparameters
+        return Entry(
+            library=library,
+            variant=variant,
+            backend=backend,
+            hidden_size=sizes.hidden_size,
+            batch_size=sizes.batch_size,
+            **more,
+        )
 
     @property
     def name(self) -> str:
@@ -116,6 +131,16 @@ class Contender(Protocol):
 
     def kernels_per_step(self) -> int | None:
         """CUDA kernels that one training step launches, without copies and fills; None on a CPU."""
+
+
+def trained_with(config: RunConfig, **changes: object) -> RunConfig:
+    """The same configuration with other settings of training."""
+    return replace(config, training=config.training.but(**changes))
+
+
+def with_batch(config: RunConfig, batch_size: int) -> RunConfig:
+    """The same configuration with another batch."""
+    return replace(config, hyperparameters=replace(config.hyperparameters, batch_size=batch_size))
 
 
 def torch_device(device: Gpu | CpuCores) -> torch.device:
@@ -226,3 +251,55 @@ def _round(values: dict[str, Any]) -> Round:
     first, last = values["counted"]
     epochs = tuple(Epoch(**each) for each in values["epochs"])
     return Round(**(values | {"epochs": epochs, "counted": (first, last)}))
+
+
+# How many CUDA kernels a piece of work launches, those inside a replayed graph counted too.
+
+
+_NOT_KERNELS = ("Memcpy", "Memset")
+
+
+def is_kernel(event: Any) -> bool:
+    """Whether a profiler's event is a kernel: on the device, and no copy, fill or annotation."""
+    on_device = event.device_type == DeviceType.CUDA
+    return on_device and not event.is_user_annotation and not event.name.startswith(_NOT_KERNELS)
+
+
+class KernelCount:
+    """Counts from `start` to `stop`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._profile = profile(activities=[ProfilerActivity.CUDA])
+
+    def start(self) -> None:
+        torch.cuda.synchronize(self._device)
+        self._profile.start()
+
+    def stop(self) -> int:
+        torch.cuda.synchronize(self._device)
+        self._profile.stop()
+        events = self._profile.events()  # type: ignore[no-untyped-call]
+        return sum(is_kernel(event) for event in events)
+
+
+def count_kernels(device: torch.device, work: Callable[[], object]) -> int:
+    """Kernels that `work` launches on the device."""
+    counting = KernelCount(device)
+    counting.start()
+    work()
+    return counting.stop()
+
+
+def per_step(count: Callable[[int], int], steps: int) -> int:
+    """Kernels of one step, from runs of several: what an epoch's beginning adds cancels out.
+
+    Args:
+        count: the kernels of a run of so many steps.
+        steps: at most so many, all of the same kind; where there is but one, its run's own extras
+            are in the figure.
+    """
+    if steps == 1:
+        return count(1)
+    more = min(steps, 3)
+    return round((count(more) - count(1)) / (more - 1))

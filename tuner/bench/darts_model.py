@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from pytorch_lightning import Callback
 from tuner.bench.contender import DeviceMemory, Entry, Job, Round, reader
 from tuner.bench.lightning import (
     EpochTimer,
-    KernelCounter,
+    InLightning,
     seeded_lightning,
     trainer_arguments,
 )
@@ -26,40 +25,32 @@ from tuner.data.prepare import PreparedData, PreparedSplit
 N_BLOCKS = 2
 
 
-class Darts:
+class Darts(InLightning):
     """darts as its documentation has it, on our prepared arrays: the same windows and values.
 
     Its epoch ends with its validation, loss only; nothing keeps its best weights.
     """
 
     def __init__(self, job: Job, entry: Entry, config: RunConfig) -> None:
-        self._job = job
-        self._entry = entry
-        self._config = config
+        super().__init__(job, entry, config)
         self._train = _fit_arguments(job.prepared, job.prepared.train)
         self._val = {
             f"val_{key}": value
             for key, value in _fit_arguments(job.prepared, job.prepared.val).items()
         }
 
-    @property
-    def entry(self) -> Entry:
-        return self._entry
-
     def run(self, epochs: int) -> Round:
         device = self._job.device
         read = reader(device)
         memory = DeviceMemory(device)
         timer = EpochTimer(read)
-        n_windows = len(self._job.prepared.train.starts)
-        n_steps = math.ceil(n_windows / self._config.hyperparameters.batch_size)
         with seeded_lightning(self._job.precision, self._job.seed, device):
             began = read()
             model = self._model(timer)
             model.fit(**self._train, **self._val, epochs=epochs + 1)
         assert timer.started is not None, "darts trained"
-        assert timer.steps == [n_steps] * (epochs + 1), (
-            f"darts has other batches than ours: {timer.steps}, {n_steps}"
+        assert timer.steps == [self._n_steps] * (epochs + 1), (
+            f"darts has other batches than ours: {timer.steps}, {self._n_steps}"
         )
         return Round(
             setup_s=timer.started - began,
@@ -67,18 +58,12 @@ class Darts:
             counted=(timer.ends[0], timer.ends[-1]),
             peak_memory_bytes=memory.peak(),
             n_parameters=sum(p.numel() for p in _network(model).parameters()),
-            n_windows=n_windows,
-            n_steps=n_steps,
+            n_windows=self._n_windows,
+            n_steps=self._n_steps,
         )
 
-    def kernels_per_step(self) -> int | None:
-        device = self._job.device
-        if device.type != "cuda":
-            return None
-        counter = KernelCounter(device)
-        with seeded_lightning(self._job.precision, self._job.seed, device):
-            self._model(counter, limit_train_batches=2).fit(**self._train, epochs=2)
-        return counter.kernels
+    def _train_a_little(self, callback: Callback) -> None:
+        self._model(callback, limit_train_batches=2).fit(**self._train, epochs=2)
 
     def _model(self, callback: Callback, **trainer: Any) -> TSMixerModel:
         h, task = self._config.hyperparameters, self._job.prepared.task

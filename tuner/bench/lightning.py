@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import Callback, Trainer
 
-from tuner.bench.contender import Epoch
-from tuner.bench.kernels import KernelCount
-from tuner.config import Precision
+from tuner.bench.contender import Entry, Epoch, Job, KernelCount
+from tuner.config import Precision, RunConfig
 from tuner.errors import exit_code_of
 from tuner.training.determinism import seeded
 
@@ -42,20 +43,17 @@ class EpochTimer(Callback):
         self.epochs: list[Epoch] = []
         self.steps: list[int] = []
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        del pl_module
+    def on_train_epoch_start(self, trainer: Trainer, *_: Any) -> None:
         self._steps_before = trainer.global_step
         self._began = self._read()
         if self.started is None:
             self.started = self._began
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        del pl_module
+    def on_validation_start(self, trainer: Trainer, *_: Any) -> None:
         if not trainer.sanity_checking:
             self._trained = self._read()
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        del pl_module
+    def on_validation_end(self, trainer: Trainer, *_: Any) -> None:
         if trainer.sanity_checking:
             return
         ended = self._read()
@@ -77,14 +75,10 @@ class StepTimer(Callback):
         self.started: float | None = None
         self.marks: list[float] = []
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        del trainer, pl_module
+    def on_train_start(self, *_: Any) -> None:
         self.started = self._read()
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        del pl_module, outputs, batch, batch_idx
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         beyond = trainer.global_step - self._settle
         if beyond >= 0 and beyond % self._chunk == 0:
             self.marks.append(self._read())
@@ -98,21 +92,39 @@ class KernelCounter(Callback):
         self._counting: KernelCount | None = None
         self.kernels: int | None = None
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        del pl_module, batch, batch_idx
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         if trainer.global_step == COUNTED_STEP and self.kernels is None:
             self._counting = KernelCount(self._device)
             self._counting.start()
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        del trainer, pl_module, outputs, batch, batch_idx
+    def on_train_batch_end(self, *_: Any) -> None:
         if self._counting is not None:
             self.kernels = self._counting.stop()
             self._counting = None
+
+
+class InLightning(ABC):
+    """A contender that Lightning trains."""
+
+    def __init__(self, job: Job, entry: Entry, config: RunConfig) -> None:
+        self.entry = entry
+        self._job = job
+        self._config = config
+        self._n_windows = len(job.prepared.train.starts)
+        self._n_steps = math.ceil(self._n_windows / config.hyperparameters.batch_size)
+
+    def kernels_per_step(self) -> int | None:
+        device = self._job.device
+        if device.type != "cuda":
+            return None
+        counter = KernelCounter(device)
+        with seeded_lightning(self._job.precision, self._job.seed, device):
+            self._train_a_little(counter)
+        return counter.kernels
+
+    @abstractmethod
+    def _train_a_little(self, callback: Callback) -> None:
+        """As many steps as it takes until kernels are counted."""
 
 
 def trainer_arguments(

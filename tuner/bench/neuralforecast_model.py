@@ -4,7 +4,6 @@ its models that are variants.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from pytorch_lightning import Callback
 
 from tuner.bench.contender import DeviceMemory, Entry, Epoch, Job, Round, reader
 from tuner.bench.lightning import (
-    KernelCounter,
+    InLightning,
     StepTimer,
     seeded_lightning,
     trainer_arguments,
@@ -40,7 +39,7 @@ FURTHER_BLOCKS = 1
 """Beside the first, which this library always has: two in all, as in the job."""
 
 
-class NeuralForecast:
+class NeuralForecast(InLightning):
     """TSMixerx with the target columns of the job's first series as its panel.
 
     A multivariate model of this library mixes the series of one panel, so the job's two series
@@ -50,16 +49,8 @@ class NeuralForecast:
     """
 
     def __init__(self, job: Job, entry: Entry, config: RunConfig) -> None:
-        self._job = job
-        self._entry = entry
-        self._config = config
+        super().__init__(job, entry, config)
         self._dataset = panel(job.prepared)
-        self._n_windows = len(job.prepared.train.starts)
-        self._n_steps = math.ceil(self._n_windows / config.hyperparameters.batch_size)
-
-    @property
-    def entry(self) -> Entry:
-        return self._entry
 
     def run(self, epochs: int) -> Round:
         device = self._job.device
@@ -86,14 +77,8 @@ class NeuralForecast:
             n_steps=self._n_steps,
         )
 
-    def kernels_per_step(self) -> int | None:
-        device = self._job.device
-        if device.type != "cuda":
-            return None
-        counter = KernelCounter(device)
-        with seeded_lightning(self._job.precision, self._job.seed, device):
-            self._model(counter, max_steps=3).fit(self._dataset)
-        return counter.kernels
+    def _train_a_little(self, callback: Callback) -> None:
+        self._model(callback, max_steps=3).fit(self._dataset)
 
     def _model(self, callback: Callback, *, max_steps: int) -> Any:
         h, sizes = self._config.hyperparameters, self._job.prepared.shapes

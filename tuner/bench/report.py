@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -153,7 +153,8 @@ def _ratio(reference: float | None, own: float | None) -> float | None:
     return None if reference is None or own is None else reference / own
 
 
-Cell = Callable[[Row], str]
+Cell = Callable[[Any], str]
+"""Of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,62 +209,75 @@ def write_table(documents: Sequence[dict[str, Any]], page: str, folder: Path) ->
 
 def markdown(rows: Sequence[Row], circumstances: Circumstances) -> str:
     """The table with its circumstances above and its footnotes below."""
-    c = circumstances
-    headings = [heading for heading, _ in COLUMNS]
+    lines = head_of_page(circumstances, circumstances.precision)
+    lines += ["", *lines_of_table(rows, COLUMNS), "", *_footnotes(rows, circumstances)]
+    return "\n".join(lines) + "\n"
+
+
+def head_of_page(c: Circumstances, settings: str) -> list[str]:
+    """What holds for all of its tables."""
     epochs = f"{c.epochs_per_round} counted epochs a round"
-    lines = [
-        f"{c.device}, {c.date}, task {c.task}, {c.precision}, {epochs}.",
+    return [
+        f"{c.device}, {c.date}, task {c.task}, {settings}, {epochs}.",
         f"{c.versions}; revision {c.git_revision or 'unknown'}.",
         "",
         f"    {c.command}",
-        "",
-        f"| {' | '.join(headings)} |",
-        f"|{'---|' * len(headings)}",
     ]
-    lines += [f"| {' | '.join(cell(row) for _, cell in COLUMNS)} |" for row in rows]
-    return "\n".join([*lines, "", *_footnotes(rows, c)]) + "\n"
+
+
+def lines_of_table(rows: Sequence[object], columns: Sequence[tuple[str, Cell]]) -> Iterator[str]:
+    """In Markdown."""
+    yield f"| {' | '.join(heading for heading, _ in columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(cell(row) for _, cell in columns)} |"
+
+
+def on_screen(rows: Sequence[object], columns: Sequence[tuple[str, Cell]]) -> Table:
+    """The first column is of names, the others of numbers."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for number, (heading, _) in enumerate(columns):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(cell(row) for _, cell in columns))
+    return table
 
 
 def print_table(rows: Sequence[Row], circumstances: Circumstances) -> None:
     """The table's most important columns on the screen."""
-    table = Table(
-        title=f"bench: {circumstances.task} on {circumstances.device}",
-        box=None,
-        padding=(0, 1, 0, 0),
-    )
-    shown = [(heading, cell) for heading, cell in COLUMNS if heading in ON_SCREEN]
-    for heading, _ in shown:
-        table.add_column(
-            heading, justify="left" if heading == "contender" else "right", no_wrap=True
-        )
-    for row in rows:
-        table.add_row(*(cell(row) for _, cell in shown))
+    table = on_screen(rows, [each for each in COLUMNS if each[0] in ON_SCREEN])
+    table.title = f"bench: {circumstances.task} on {circumstances.device}"
     console = make_console()
     console.print(table)
     for note in _footnotes(rows, circumstances):
         console.print(note)
 
 
+def all_notes(notes: Sequence[str], circumstances: Circumstances) -> list[str]:
+    """With what speaks against the whole: first that it is not over, last that it is no good."""
+    found = [f"Incomplete: {circumstances.incomplete}."] if circumstances.incomplete else []
+    found += notes
+    if circumstances.contamination:
+        found.append(f"Do not trust these times: {circumstances.contamination}.")
+    return found
+
+
 def _footnotes(rows: Sequence[Row], circumstances: Circumstances) -> list[str]:
-    notes = [f"Incomplete: {circumstances.incomplete}."] if circumstances.incomplete else []
+    notes: list[str] = []
     notes.append(
         "x: darts' time divided by this one's at the same sizes; of a model of neuralforecast, "
         "that library's; x warm and x cold: of 48 epochs with that set-up."
     )
     steps_only = {row.contender: row for row in rows if "without" in row.scope}
     notes += [f"* {name}: {row.scope}; {row.note}." for name, row in steps_only.items()]
-    notes += [f"{_who(row)}: {row.failure}" for row in rows if row.failure]
-    if circumstances.contamination:
-        notes.append(f"Do not trust these times: {circumstances.contamination}.")
-    return notes
+    notes += [f"{row.contender}, {sizes(row)}: {row.failure}" for row in rows if row.failure]
+    return all_notes(notes, circumstances)
 
 
-def _who(row: Row) -> str:
-    return f"{row.contender}, {sizes(row)}"
+def as_number(name: str, form: str, *, scale: float = 1.0) -> Cell:
+    """A row's field of that name; nothing where it is None."""
 
-
-def _number(name: str, form: str, *, scale: float = 1.0) -> Cell:
-    def cell(row: Row) -> str:
+    def cell(row: object) -> str:
         value = getattr(row, name)
         return "" if value is None else format(value if scale == 1 else value * scale, form)
 
@@ -277,23 +291,23 @@ def _name(row: Row) -> str:
 
 COLUMNS: tuple[tuple[str, Cell], ...] = (
     ("contender", _name),
-    ("hidden", _number("hidden_size", "d")),
-    ("batch", _number("batch_size", "d")),
-    ("s/epoch", _number("s_per_epoch", ".4f")),
-    ("x", _number("speedup_epoch", ".2f")),
-    ("ms/step", _number("ms_per_step", ".3f")),
-    ("x step", _number("speedup_step", ".2f")),
-    ("set-up cold s", _number("setup_cold_s", ".2f")),
-    ("warm s", _number("setup_warm_s", ".2f")),
-    ("48 epochs s", _number("epochs48_s", ".2f")),
-    ("with warm set-up", _number("epochs48_warm_s", ".2f")),
-    ("x warm", _number("speedup_48_warm", ".2f")),
-    ("with cold set-up", _number("epochs48_cold_s", ".2f")),
-    ("x cold", _number("speedup_48_cold", ".2f")),
-    ("kernels", _number("kernels_per_step", "d")),
-    ("peak MiB", _number("peak_memory_bytes", ".0f", scale=2.0**-20)),
-    ("samples/s", _number("samples_per_s", ".0f")),
-    ("GPU %", _number("gpu_utilisation", ".0f")),
+    ("hidden", as_number("hidden_size", "d")),
+    ("batch", as_number("batch_size", "d")),
+    ("s/epoch", as_number("s_per_epoch", ".4f")),
+    ("x", as_number("speedup_epoch", ".2f")),
+    ("ms/step", as_number("ms_per_step", ".3f")),
+    ("x step", as_number("speedup_step", ".2f")),
+    ("set-up cold s", as_number("setup_cold_s", ".2f")),
+    ("warm s", as_number("setup_warm_s", ".2f")),
+    ("48 epochs s", as_number("epochs48_s", ".2f")),
+    ("with warm set-up", as_number("epochs48_warm_s", ".2f")),
+    ("x warm", as_number("speedup_48_warm", ".2f")),
+    ("with cold set-up", as_number("epochs48_cold_s", ".2f")),
+    ("x cold", as_number("speedup_48_cold", ".2f")),
+    ("kernels", as_number("kernels_per_step", "d")),
+    ("peak MiB", as_number("peak_memory_bytes", ".0f", scale=2.0**-20)),
+    ("samples/s", as_number("samples_per_s", ".0f")),
+    ("GPU %", as_number("gpu_utilisation", ".0f")),
 )
 """Heading and cell of the table's columns."""
 

@@ -12,18 +12,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.callbacks.program_report import (
-    PausedClock,
-    Report,
-    TrialToRun,
-    newest_whole,
-    refuse_other_clock,
-    synchronizer,
-    trial_to_run,
-)
+from tuner.callbacks.program_report import ReportsItself
 from tuner.errors import TunerError
-
-CLOCK = "huggingface"
 
 
 def _library() -> Any:
@@ -51,7 +41,7 @@ def _is_whole(checkpoint: Path) -> bool:
     return True
 
 
-class HuggingFaceReport(_Callback):  # type: ignore[misc]
+class HuggingFaceReport(ReportsItself, _Callback):  # type: ignore[misc]
     """Reports each epoch, ends the training when tuner says so, and does nothing without tuner.
 
     The Trainer has to evaluate and log once an epoch (`eval_strategy="epoch"`,
@@ -62,63 +52,38 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        refuse_other_clock(CLOCK, "HuggingFaceReport")
-        self.trial: TrialToRun | None = trial_to_run()
-        """None where the program runs by itself."""
-        self._report = Report()
-        self._clock = PausedClock()
+        super().__init__("huggingface")
         self._training = False
-        self.stopped = False
-        """Whether tuner ended the training: nothing more is to be said of it."""
-        self._epochs: int | None = None
         self._train_loss: float | None = None
         self._rate: float | None = None
-
-    def final(self, **figures: Any) -> None:
-        """What the trained network came to: see `Report.final`. Says nothing where tuner ended the
-        training, or another process speaks for it.
-        """
-        self._report.final(**{"epochs": self._epochs} | figures)
 
     @property
     def last_checkpoint(self) -> str | None:
         """For `train(resume_from_checkpoint=...)`: the newest checkpoint in the trial's own folder
         that is whole; None where an earlier attempt left none. `output_dir` has to be that folder.
         """
-        if self.trial is None:
-            return None
-        found = newest_whole(self.trial.checkpoint_folder, "checkpoint-*", _is_whole)
+        found = self._newest_whole("checkpoint-*", _is_whole)
         return None if found is None else str(found)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        del control
+    def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         self._training = True
-        self._clock = PausedClock(synchronizer(args.device))
-        self._report.is_first = state.is_world_process_zero
-        self._report.started()
+        self._begin(args.device, is_first=state.is_world_process_zero)
 
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        del args, state, control
+    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
         self._clock.go_on()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        del args, state
+    def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
         if self._report.should_stop:
             self.stopped = control.should_training_stop = True
 
-    def on_log(
-        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
-    ) -> None:
-        del args, state, control
+    def on_log(self, *_: Any, logs: dict[str, Any] | None = None, **__: Any) -> None:
         if logs and "loss" in logs:
             self._train_loss = float(logs["loss"])
             self._rate = None if "learning_rate" not in logs else float(logs["learning_rate"])
 
     def on_evaluate(
-        self, args: Any, state: Any, control: Any, metrics: dict[str, Any] | None = None, **_: Any
+        self, _args: Any, state: Any, *_: Any, metrics: dict[str, Any] | None = None, **__: Any
     ) -> None:
-        del args, control
         if not self._training:
             return  # asked for by the program itself, after its training
         elapsed_s = self._clock.stop()
@@ -138,7 +103,6 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
         )
         self._train_loss = None
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        del args, control
+    def on_train_end(self, _args: Any, state: Any, *_: Any, **__: Any) -> None:
         self._training = False
         self._epochs = round(state.epoch)

@@ -14,18 +14,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.callbacks.program_report import (
-    PausedClock,
-    Report,
-    TrialToRun,
-    newest_whole,
-    refuse_other_clock,
-    synchronizer,
-    trial_to_run,
-)
+from tuner.callbacks.program_report import ReportsItself
 from tuner.errors import TunerError
-
-CLOCK = "lightning"
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
@@ -49,7 +39,7 @@ else:
     _Callback = _library().Callback
 
 
-class LightningReport(_Callback):  # type: ignore[misc]
+class LightningReport(ReportsItself, _Callback):  # type: ignore[misc]
     """Reports each epoch, ends the training when tuner says so, and does nothing without tuner.
 
     Args:
@@ -62,46 +52,26 @@ class LightningReport(_Callback):  # type: ignore[misc]
     """
 
     def __init__(self, val_loss: str = "val_loss") -> None:
-        super().__init__()
-        refuse_other_clock(CLOCK, "LightningReport")
-        self.trial: TrialToRun | None = trial_to_run()
-        """None where the program runs by itself."""
+        super().__init__("lightning")
         self._val_loss = val_loss
-        self._report = Report()
-        self._clock = PausedClock()
         self._losses: list[Any] = []
-        self._epochs: int | None = None
-        self.stopped = False
-        """Whether tuner ended the training: nothing more is to be said of it."""
-
-    def final(self, **figures: Any) -> None:
-        """What the trained network came to: see `Report.final`. Says nothing where tuner ended the
-        training, or another process speaks for it.
-        """
-        self._report.final(**{"epochs": self._epochs} | figures)
 
     @property
     def last_checkpoint(self) -> Path | None:
         """For `fit(ckpt_path=...)`: the newest checkpoint in the trial's own folder that is whole;
         None where an earlier attempt left none.
         """
-        if self.trial is None:
-            return None
         # One whose writing a kill cut short lacks its end, where an archive says what is in it.
-        return newest_whole(self.trial.checkpoint_folder, "*.ckpt", zipfile.is_zipfile)
+        return self._newest_whole("*.ckpt", zipfile.is_zipfile)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self._clock = PausedClock(synchronizer(pl_module.device))
-        self._report.is_first = trainer.is_global_zero
-        self._report.started()
+        self._begin(pl_module.device, is_first=trainer.is_global_zero)
 
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        del trainer, pl_module
+    def on_train_epoch_start(self, *_: Any) -> None:
         self._losses = []
         self._clock.go_on()
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:
-        del pl_module
+    def on_train_batch_end(self, trainer: Any, _module: Any, outputs: Any, *_: Any) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if loss is not None:
             self._losses.append(loss.detach())  # no wait for the device: it is read at the end
@@ -126,8 +96,7 @@ class LightningReport(_Callback):  # type: ignore[misc]
             elapsed_s=elapsed_s,
         )
 
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        del pl_module
+    def on_fit_end(self, trainer: Any, *_: Any) -> None:
         self._epochs = trainer.current_epoch
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -40,13 +40,6 @@ class TrialToRun:
     """The study's task, as a task file has it."""
 
 
-def newest_whole(folder: Path, pattern: str, is_whole: Callable[[Path], bool]) -> Path | None:
-    """The newest of these checkpoints that a kill did not cut short; None where there is none."""
-    found = list(folder.glob(pattern))
-    found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    return next((path for path in found if is_whole(path)), None)
-
-
 def trial_to_run() -> TrialToRun | None:
     """The trial of this process; None where the program runs by itself, without tuner.
 
@@ -58,18 +51,14 @@ def trial_to_run() -> TrialToRun | None:
         return None
     try:
         told = json.loads(Path(path).read_text(encoding="utf-8"))
+        there = {each.name: told[each.name] for each in fields(TrialToRun) if each.name in told}
         return TrialToRun(
-            study=told["study"],
-            number=told["trial"],
-            seed=told["seed"],
-            hyperparameters=told["hyperparameters"],
-            max_epochs=told["max_epochs"],
-            patience=told["patience"],
-            min_delta=told["min_delta"],
-            clock=told["clock"],
-            checkpoint_folder=Path(told["checkpoint_folder"]),
-            epochs_told=(told["resume"] or {"epoch": 0})["epoch"],
-            task=told["task"],
+            **there
+            | {
+                "number": told["trial"],
+                "checkpoint_folder": Path(told["checkpoint_folder"]),
+                "epochs_told": (told["resume"] or {"epoch": 0})["epoch"],
+            }
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NotUnderTunerError(f"{TRIAL}={path} holds no trial of tuner's ({error})") from None
@@ -194,14 +183,48 @@ class PausedClock:
         return self._before
 
 
-def refuse_other_clock(clock: str, callback: str) -> None:
-    """Raises NotUnderTunerError where the study's times are by another clock than this one."""
-    trial = trial_to_run()
-    if trial is not None and trial.clock != clock:
-        raise NotUnderTunerError(
-            f'{callback} has a clock of its own, and the study file says clock = "{trial.clock}": '
-            f'say clock = "{clock}" under [process]'
-        )
+class ReportsItself:
+    """What the callbacks of libraries have in common; `clock` is what the study has to go by.
+
+    Raises:
+        NotUnderTunerError: the study's times are by another clock.
+    """
+
+    def __init__(self, clock: str) -> None:
+        super().__init__()
+        self.trial = trial_to_run()
+        """None where the program runs by itself."""
+        if self.trial is not None and self.trial.clock != clock:
+            raise NotUnderTunerError(
+                f"{type(self).__name__} has a clock of its own, and the study file says clock = "
+                f'"{self.trial.clock}": say clock = "{clock}" under [process]'
+            )
+        self.stopped = False
+        """Whether tuner ended the training: nothing more is to be said of it."""
+        self._report = Report()
+        self._clock = PausedClock()
+        self._epochs: int | None = None
+
+    def final(self, **figures: Any) -> None:
+        """What the trained network came to: see `Report.final`. Says nothing where tuner ended the
+        training, or another process speaks for it.
+        """
+        self._report.final(**{"epochs": self._epochs} | figures)
+
+    def _begin(self, device: Any, *, is_first: bool) -> None:
+        self._clock = PausedClock(synchronizer(device))
+        self._report.is_first = is_first
+        self._report.started()
+
+    def _newest_whole(self, pattern: str, is_whole: Callable[[Path], bool]) -> Path | None:
+        """The newest of the trial's checkpoints that a kill did not cut short; None where there is
+        none.
+        """
+        if self.trial is None:
+            return None
+        found = list(self.trial.checkpoint_folder.glob(pattern))
+        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        return next((path for path in found if is_whole(path)), None)
 
 
 def synchronizer(device: Any) -> Callable[[], None]:

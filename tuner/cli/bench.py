@@ -27,9 +27,10 @@ from tuner.errors import TunerError, UsageError
 from tuner.worker.process import as_given, become
 
 if TYPE_CHECKING:
-    from tuner.bench import Circumstances, Plan
     from tuner.bench.contender import Contender, Job, Measurement
+    from tuner.bench.entrants import Plan
     from tuner.bench.ladder import LadderRow, Trainings
+    from tuner.bench.report import Circumstances
     from tuner.devices import CpuCores, Gpu
 
 
@@ -156,7 +157,7 @@ def measured(
     """Alone on the device: the rounds, then `more`, which calls the function that it is given when
     it has more to write. A device that is lost in the rounds makes a fresh process of this one.
     """
-    from tuner.bench import FreshProcessError, run_bench
+    from tuner.bench.rounds import FreshProcessError, run_bench
     from tuner.devices import Gpu, Watch, exclusive
 
     options, device = asked.options, asked.device
@@ -260,8 +261,8 @@ def _read_carried(
 def _circumstances(
     job: Job, device: Gpu | CpuCores, contamination: str, epochs: int, incomplete: str
 ) -> Circumstances:
-    from tuner.bench import Circumstances
     from tuner.bench.entrants import library_versions
+    from tuner.bench.report import Circumstances
     from tuner.trial.provenance import git_revision, versions
 
     found = versions() | library_versions()
@@ -287,14 +288,13 @@ OWN_SIZES = "a ladder begins with the variant's own sizes and settings"
 
 def climb(options: BenchOptions) -> int:
     """Measure the rungs interleaved, train them where that was asked for, and report."""
+    from tuner.bench import ladder as ladders
     from tuner.bench.entrants import names
-    from tuner.bench.ladder import Trainings, ladder_rows, make_ladder, train_rungs, write_ladder
-    from tuner.bench.ladder.ladder_report import FIRST_LADDER_COLUMNS
     from tuner.data.windows import to_device
     from tuner.spec.study_file import load_study_file
 
     _check(options)
-    check_bench_free(options.folder, list(FIRST_LADDER_COLUMNS), force=options.force)
+    check_bench_free(options.folder, list(ladders.FIRST_LADDER_COLUMNS), force=options.force)
     (variant, *others) = names(options.variants, "--variants")
     if others or variant == "all":
         raise UsageError(f"--variants: {options.variants!r}; a ladder is of one variant")
@@ -302,7 +302,7 @@ def climb(options: BenchOptions) -> int:
     with printed_to_stderr(wanted=options.json):
         job = job_of(options, device)
         data = to_device(job.prepared, job.device)
-        ladder = make_ladder(
+        ladder = ladders.make_ladder(
             job,
             data,
             load_study_file(variant),
@@ -312,10 +312,10 @@ def climb(options: BenchOptions) -> int:
     for rung in ladder.rungs:
         if rung.why_not:
             note(f"left out: {rung.change} ({rung.kind}): {rung.why_not}")
-    trainings = Trainings()
+    trainings = ladders.Trainings()
 
     def rows(measurements: Sequence[Measurement]) -> list[LadderRow]:
-        return ladder_rows(ladder, measurements, trainings, seeds=options.train)
+        return ladders.ladder_rows(ladder, measurements, trainings, seeds=options.train)
 
     def train(measurements: Sequence[Measurement], write: Callable[[], object]) -> None:
         nonlocal trainings
@@ -325,7 +325,7 @@ def climb(options: BenchOptions) -> int:
             trainings = so_far
             write()
 
-        trainings = train_rungs(
+        trainings = ladders.train_rungs(
             ladder,
             data,
             seeds=options.train,
@@ -338,7 +338,7 @@ def climb(options: BenchOptions) -> int:
     asked = Asked(options=options, job=job, device=device, contenders=ladder.contenders)
     measurements, circumstances = measured(
         asked,
-        lambda found, done: write_ladder(rows(found), done, options.folder),
+        lambda found, done: ladders.write_ladder(rows(found), done, options.folder),
         more=train,
     )
     return _report_ladder(options, rows(measurements), circumstances)
@@ -407,13 +407,13 @@ def bench(options: BenchOptions) -> int:
 def _write(
     options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
 ) -> None:
-    from tuner.bench import summarise, write_results
+    from tuner.bench.report import summarise, write_results
 
     write_results(summarise(measurements), circumstances, options.folder)
 
 
 def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) -> Plan:
-    from tuner.bench import make_plan
+    from tuner.bench.entrants import make_plan
     from tuner.data.windows import to_device
 
     return make_plan(
@@ -431,7 +431,7 @@ def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) 
 def _report(
     options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
 ) -> int:
-    from tuner.bench import as_documents, print_table, summarise, write_results
+    from tuner.bench.report import as_documents, print_table, summarise, write_results
 
     rows = summarise(measurements)
     written = write_results(rows, circumstances, options.folder)

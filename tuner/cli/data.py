@@ -17,7 +17,7 @@ from tuner.errors import TunerError, unknown_name
 from tuner.trial.survival import nothing_collected
 
 if TYPE_CHECKING:
-    from tuner.data.facts import DataFacts
+    from tuner.data.prepare import DataFacts
     from tuner.data.proposal.file_layout import Guess
     from tuner.data.task import Task
     from tuner.training.pace import Pace
@@ -54,7 +54,7 @@ def check(
 
     Of a data file, the task is the one that 'tuner init data' would propose.
     """
-    from tuner.data.facts import facts_of
+    from tuner.data.prepare import facts_of
 
     failure = None if plot is None else _cannot_draw(plot, force=force)
     if failure is not None:

@@ -32,9 +32,8 @@ from tuner.spec.study_settings import StudySettings
 if TYPE_CHECKING:
     from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
-    from tuner.estimate.foretold import SearchForetold
-    from tuner.estimate.measuring.measuring_process import MeasuringProcess
-    from tuner.estimate.search_hours import Ended
+    from tuner.estimate.foretold import Ended, SearchForetold
+    from tuner.estimate.measuring_process import MeasuringProcess
     from tuner.estimate.size_costs import SizeCosts
     from tuner.estimate.whole_estimate import Estimate, VariantEstimate
     from tuner.spec.definition import StudyDefinition
@@ -51,9 +50,9 @@ def known_or_measured(
     why these figures are to be doubted, which is said, too.
     """
     from tuner.devices import Watch
-    from tuner.estimate.cost_sizes import to_measure
-    from tuner.estimate.measuring.measuring_process import EVERY_SIZE, measured_costs
-    from tuner.estimate.search_hours import installed_torch
+    from tuner.estimate.cost_model import to_measure
+    from tuner.estimate.foretold import installed_torch
+    from tuner.estimate.measuring_process import EVERY_SIZE, measured_costs
     from tuner.estimate.size_costs import keep, kept, key_of_search
 
     definition = process.subject.definition
@@ -122,7 +121,7 @@ def ended_before(
 
 
 def _ended_of(database: Database, study: str | None, definition: StudyDefinition) -> list[Ended]:
-    from tuner.estimate.search_hours import ended_trials
+    from tuner.estimate.foretold import ended_trials
     from tuner.study.open import open_study
 
     if study is None:
@@ -300,13 +299,9 @@ def _of_variant(
     from tuner.devices import CpuCores, exclusive
     from tuner.devices.host import free_memory_bytes
     from tuner.errors import TunerError
-    from tuner.estimate.cost_sizes import size_of
+    from tuner.estimate.cost_model import size_of
     from tuner.estimate.foretold import search_foretold
-    from tuner.estimate.measuring.measuring_process import (
-        MeasuringProcess,
-        Subject,
-        largest_batches,
-    )
+    from tuner.estimate.measuring_process import MeasuringProcess, Subject, largest_batches
     from tuner.estimate.whole_estimate import VariantEstimate, rows_of
 
     before = ended_before(options.storage, definition, searches)  # first: measuring takes a minute

@@ -26,8 +26,7 @@ from tuner.settings import duration_s
 if TYPE_CHECKING:
     from tuner.config import Value
     from tuner.devices import CpuCores, Gpu
-    from tuner.profile.advice_order import Tell
-    from tuner.profile.profile_records import Profile
+    from tuner.profile.profile_records import Profile, Tell
     from tuner.spec.study_file import StudyFile
 
 
@@ -50,7 +49,7 @@ class Shown:
     def tell(self, now: Profile) -> None:
         """Of more that was measured."""
         from tuner.display.terminal import make_console
-        from tuner.profile.profile_words import print_measured
+        from tuner.profile.profile_page import print_measured
 
         self.profile = now
         if self.to_terminal:
@@ -241,8 +240,7 @@ def _profiled(
 def _of_script(options: ProfileOptions, tell: Tell) -> None:
     """Other people's code: in a process of its own, which ends after so many steps."""
     from tuner.devices import exclusive
-    from tuner.profile.script_profile import profile_script
-    from tuner.profile.script_runs import Script
+    from tuner.profile.script_profile import Script, profile_script
 
     assert options.python is not None, "it was checked"
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
@@ -307,9 +305,8 @@ def _value(name: str, said: str, default: Value) -> Value:
 
 def _report(options: ProfileOptions, found: Profile, printed: Container[str]) -> None:
     from tuner.display.terminal import make_console
-    from tuner.profile.profile_page import as_page
+    from tuner.profile.profile_page import as_document, as_page, print_profile
     from tuner.profile.profile_records import OPERATIONS
-    from tuner.profile.profile_words import as_document, print_profile
 
     if options.json:
         print_json(as_document(found))

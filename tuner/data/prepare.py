@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -18,13 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tuner.config import ModelShapes
+from tuner.config import ModelShapes, Objective
 from tuner.data import cache
-from tuner.data.calendar_features import calendar_columns
-from tuner.data.series import Series
+from tuner.data.series import Series, calendar_columns
+from tuner.data.source_kinds import FileSource
 from tuner.data.sources import in_order_of_splits, open_source
 from tuner.data.task import Task, shapes
-from tuner.errors import DataError, unknown_name
+from tuner.errors import DataError, UsageError, unknown_name
 
 # What is split, scaled and cut into windows as one: a series, or one of the files that together
 # are a series.
@@ -234,23 +235,8 @@ def prepare(
     if stored is None:
         stored = _build(task, source.parse(), source.label)
         cache.store(folder, key, stored)
-    return PreparedData(
-        task=task,
-        shapes=shapes(task),
-        series=stored["series"],
-        train=PreparedSplit(**stored["train"]),
-        val=PreparedSplit(**stored["val"]),
-        test=PreparedSplit(**stored["test"]),
-        static=stored["static"],
-        minimum=stored["minimum"],
-        scale=stored["scale"],
-        covariate_minimum=stored["covariate_minimum"],
-        covariate_scale=stored["covariate_scale"],
-        change=stored["change"],
-        data_hash=stored["data_hash"],
-        filled_rows=stored["filled_rows"],
-        filled_cells=stored["filled_cells"],
-    )
+    splits = {name: PreparedSplit(**stored[name]) for name in SPLITS}
+    return PreparedData(task=task, shapes=shapes(task), **stored | splits)
 
 
 def window_starts(rows: int, window: int, stride: int) -> npt.NDArray[np.int64]:
@@ -278,7 +264,7 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
     pieces = pieces_of(task, tuple(series), label)
     n_targets, n_past = len(task.target_columns), len(task.past_covariates)
     mine = [[piece for piece in pieces if piece.number == n] for n in range(len(names))]
-    scalings = [_fit_scaling(_stacked([each.training for each in own])) for own in mine]
+    scalings = [_fit_scaling(np.concatenate([each.training for each in own])) for own in mine]
     collected: dict[str, list[dict[str, npt.NDArray[Any]]]] = {name: [] for name in SPLITS}
     for piece in pieces:
         one, number = piece.rows, piece.number
@@ -298,10 +284,6 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
                 }
             )
     minimum, scale = (np.stack(each) for each in zip(*scalings, strict=True))
-    filled = [
-        (sum(p.rows.filled_rows for p in own), sum(p.rows.filled_cells for p in own))
-        for own in mine
-    ]
     return {
         **{name: _concatenate(parts) for name, parts in collected.items()},
         "series": names,
@@ -314,13 +296,9 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
             [mean_change(*(p.training[:, :n_targets] for p in own)) for own in mine]
         ),
         "data_hash": data_hash(task, series),
-        "filled_rows": tuple(rows for rows, _ in filled),
-        "filled_cells": tuple(cells for _, cells in filled),
+        "filled_rows": tuple(sum(p.rows.filled_rows for p in own) for own in mine),
+        "filled_cells": tuple(sum(p.rows.filled_cells for p in own) for own in mine),
     }
-
-
-def _stacked(parts: list[Floats]) -> Floats:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _concatenate(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
@@ -337,8 +315,7 @@ def mean_change(*train: Floats) -> Floats:
     forecast accuracy", 2006; the M5 competition's scaled pinball loss): over all changes from row
     to row within the pieces of the training rows, each (R, C).
     """
-    changes = [np.abs(np.diff(piece, axis=0)) for piece in train]
-    together = changes[0] if len(changes) == 1 else np.concatenate(changes)
+    together = np.concatenate([np.abs(np.diff(piece, axis=0)) for piece in train])
     change = together.mean(axis=0) if len(together) else np.zeros(train[0].shape[1])
     return np.where(change > 0, change, 1.0)
 
@@ -356,8 +333,7 @@ def _apply_scaling(task: Task, one: Series, minimum: Floats, scale: Floats, labe
         scaled = (one.values - minimum) / scale
         unfit = ~np.isfinite(scaled.astype(np.float32)).all(axis=0)
     if unfit.any():
-        columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
-        column = columns[int(np.flatnonzero(unfit)[0])]
+        column = task.columns[int(np.flatnonzero(unfit)[0])]
         raise DataError(
             f"{label}: series {one.name!r}, column {column!r}: the values are too large for 32-bit "
             "numbers once scaled by the range of the training rows; rescale the column"
@@ -377,3 +353,204 @@ def _cache_key(task: Task, content_digest: str) -> str:
 
 def _canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+# What a task's data is, in figures: rows, times, windows, what was made up, and how much each
+# column weighs in the objective.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesFacts:
+    """One series: its rows with those that were filled in, and its first and last time; those of
+    an index that nobody dated are None.
+    """
+
+    name: str
+    rows: int
+    first: np.datetime64 | None
+    last: np.datetime64 | None
+    filled_rows: int
+    filled_cells: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DataFacts:
+    """The facts, and the data that they are of."""
+
+    prepared: PreparedData
+    raw: tuple[Series, ...]
+    series: tuple[SeriesFacts, ...]
+    windows: dict[str, int]
+    constant: tuple[str, ...]
+    """Columns that do not change in the training rows; of several series, `SERIES: COLUMN`."""
+    shares: dict[str, float]
+    """Of each target in the objective; empty where nothing changes."""
+
+    @property
+    def rows(self) -> int:
+        """Of all series together."""
+        return sum(each.rows for each in self.series)
+
+
+def facts_of(task: Task, *, data_dir: Path | None = None) -> DataFacts:
+    """Read and prepare a task's data, and look at it.
+
+    Raises:
+        DataError: as `tuner.data.prepare.prepare`.
+    """
+    prepared = prepare(task, data_dir=data_dir)
+    raw = open_source(task, data_dir).parse()
+    dated = not (
+        isinstance(task.source, FileSource) and task.source.index and not task.source.start
+    )
+    return DataFacts(
+        prepared=prepared,
+        raw=raw,
+        series=tuple(
+            SeriesFacts(
+                name=one.name,
+                rows=len(one.values),
+                first=_clock(one)[0] if dated else None,
+                last=_clock(one)[-1] if dated else None,
+                filled_rows=one.filled_rows,
+                filled_cells=one.filled_cells,
+            )
+            for one in raw
+        ),
+        windows={name: len(getattr(prepared, name).starts) for name in SPLITS},
+        constant=_constant(task, raw),
+        shares=objective_shares(task, raw),
+    )
+
+
+def objective_shares(task: Task, series: tuple[Series, ...]) -> dict[str, float]:
+    """About how much of the objective each target makes up. MQL is a mean in the columns' own
+    units, so a column that moves by large numbers outweighs others; a scaled one evens that out.
+
+    The measure is the mean absolute error, over the training rows, of a forecast that repeats the
+    last value over the horizon; of the series that are the objective. Shares add up to 1. On ETTh1
+    they lie within three points of the shares in the test MQL of a trained network, where shares by
+    the columns' levels are up to 24 points off; where the test rows are unlike the training rows,
+    so are the shares.
+    """
+    wanted = task.objective_series
+    mine = [one for one in series if wanted is None or one.name == wanted]
+    total = np.zeros(len(task.target_columns))
+    for one in mine:
+        rows = _training(task, one)[:, : len(total)]
+        steps = range(1, task.horizon + 1, max(1, task.horizon // 8))
+        errors = [np.abs(rows[step:] - rows[:-step]).mean(axis=0) for step in steps]
+        unit = mean_change(rows) if task.objective is Objective.SCALED else 1.0
+        total += np.mean(errors, axis=0) / unit
+    if not total.sum() > 0:
+        return {}
+    return dict(zip(task.target_columns, (total / total.sum()).tolist(), strict=True))
+
+
+def _clock(one: Series) -> npt.NDArray[np.datetime64]:
+    return one.timestamps if one.clock is None else one.clock
+
+
+def _training(task: Task, one: Series) -> npt.NDArray[np.float64]:
+    """The training rows of a series, or of a file; of files that are dealt whole, all rows."""
+    if runs_of(task) == "by_file":
+        return one.values
+    return one.values[: split_sizes(len(one.values), task.split)[0]]
+
+
+def _constant(task: Task, series: tuple[Series, ...]) -> tuple[str, ...]:
+    columns = task.columns
+    found = []
+    rows_of = {one.name: _training(task, one) for one in series}
+    if runs_of(task) is not None:  # a column that is constant in each file may tell them apart
+        rows_of = {task.name: np.concatenate(list(rows_of.values()))}
+    for owner, rows in rows_of.items():
+        for position in np.flatnonzero(rows.min(axis=0) == rows.max(axis=0)):
+            name = columns[int(position)]
+            found.append(name if len(rows_of) == 1 else f"{owner}: {name}")
+    return tuple(found)
+
+
+# The test split as blocks of time: rolling origins that a search may see, and a last block that
+# only a confirmation opens.
+
+
+BLOCKS = 4
+"""The last one takes a fourth of a series' test windows; the others share the rest."""
+
+Integers = npt.NDArray[np.int64]
+
+
+class TestWindows(Enum):
+    """Which windows of the test split are forecast."""
+
+    __test__ = False  # pytest takes it for a test, by its name
+
+    ALL = "all"
+    SEARCHED = "searched"
+    """All blocks but the last."""
+    LAST_BLOCK = "last block"
+
+    def blocks(self) -> tuple[int, ...]:
+        """Their numbers, from 1, in the order of time; none where the split is not cut."""
+        if self is TestWindows.ALL:
+            return ()
+        return (BLOCKS,) if self is TestWindows.LAST_BLOCK else tuple(range(1, BLOCKS))
+
+
+def blocks_of(starts: Integers, series_index: Integers, horizon: int) -> Integers:
+    """The block of each window, (N,), from 1 to `BLOCKS`; 0 for one that is in none.
+
+    Each series is cut for itself. Its last block begins after three fourths of its windows. Those
+    before it whose forecast reaches into it are in no block; what is left is cut into equal parts.
+
+    Args:
+        starts: first rows of the windows, (N,), in the order of time within a series.
+        series_index: series of the windows, (N,).
+        horizon: rows that a window forecasts.
+    """
+    found = np.zeros(len(starts), dtype=np.int64)
+    for series in np.unique(series_index):
+        places = np.flatnonzero(series_index == series)
+        first = _first_of_last_block(len(places))
+        found[places[first:]] = BLOCKS
+        # All windows have the same history, so their forecasts are as far apart as they are.
+        before = places[:first]
+        apart = before[starts[before] + horizon <= starts[places[first]]]
+        for number, part in enumerate(np.array_split(apart, BLOCKS - 1), start=1):
+            found[part] = number
+    return found
+
+
+def check_blocks(prepared: PreparedData) -> None:
+    """Whether the test split of each series can be cut.
+
+    Raises:
+        UsageError: it has too few windows.
+    """
+    split, horizon = prepared.test, prepared.task.horizon
+    blocks = blocks_of(split.starts, split.series_index, horizon)
+    for number, name in enumerate(prepared.series):
+        mine = split.series_index == number
+        if set(range(1, BLOCKS + 1)) <= set(blocks[mine].tolist()):
+            continue
+        starts = split.starts[mine]
+        stride = int(starts[1] - starts[0]) if len(starts) > 1 else horizon
+        raise UsageError(
+            f"--mql-split origins: series {name!r} has {len(starts)} test windows, expected at "
+            f"least {least_windows(horizon, stride)} to cut into {BLOCKS} blocks; give more rows "
+            "or a larger test split, or choose --mql-split val"
+        )
+
+
+def least_windows(horizon: int, stride: int) -> int:
+    """How many windows a series must have, that lie `stride` rows apart."""
+    reaching = -(-horizon // stride) - 1
+    windows = BLOCKS
+    while _first_of_last_block(windows) - reaching < BLOCKS - 1:
+        windows += 1
+    return windows
+
+
+def _first_of_last_block(windows: int) -> int:
+    return windows * (BLOCKS - 1) // BLOCKS

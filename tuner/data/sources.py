@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
@@ -14,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tuner.data.cache import user_cache
-from tuner.data.remote import file_in, reason_of, transfer, url_of
+from tuner.data.cache import file_in, reason_of, transfer, url_of, user_cache
 from tuner.data.series import Series
 from tuner.data.source_kinds import CsvSource, DemoSource, FileSource, files_found
 from tuner.data.task import Task
@@ -254,7 +254,7 @@ def _named(source: FileSource, root: Path, parts: Sequence[str]) -> dict[str, Pa
         raise DataError(f"{source.path}: {error}") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OpenSource:
     """A source whose bytes are at hand: their digest (for the cache), and the parsing, done only
     when needed.
@@ -277,16 +277,12 @@ def open_source(task: Task, data_dir: Path | None) -> OpenSource:
     if isinstance(source, FileSource):
         return _open_file(task, source, data_dir)
     if isinstance(source, DemoSource):
-        rows, seed, n_targets = source.rows, source.seed, len(task.target_columns)
-        return OpenSource(
-            label="demo",
-            content_digest="",
-            parse=lambda: demo_series(rows=rows, seed=seed, n_targets=n_targets),
+        parse = partial(
+            demo_series, rows=source.rows, seed=source.seed, n_targets=len(task.target_columns)
         )
+        return OpenSource("demo", "", parse)
     contents = read_etth(data_dir)
-    return OpenSource(
-        label="etth", content_digest=_digest(contents), parse=lambda: _parse_etth(contents, task)
-    )
+    return OpenSource("etth", _digest(contents), lambda: _parse_etth(contents, task))
 
 
 def _open_file(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
@@ -299,11 +295,8 @@ def _open_file(task: Task, source: FileSource, data_dir: Path | None) -> OpenSou
         other = file_in(data_dir, path.name, reuse=False)
         path, beside = (other, "") if other.exists() else (path, f", nor {other}")
     content = read_bytes(path, beside=beside)
-    return OpenSource(
-        label=str(source.path),
-        content_digest=_digest({"csv": content}),
-        parse=lambda: _parse_file(content, source, task),
-    )
+    digest = _digest({"csv": content})
+    return OpenSource(str(source.path), digest, lambda: _parse_file(content, source, task))
 
 
 def _open_runs(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
@@ -316,11 +309,8 @@ def _open_runs(task: Task, source: FileSource, data_dir: Path | None) -> OpenSou
     for name, path in files.items():
         with _one_of(files, source):
             contents[name] = read_bytes(path)
-    return OpenSource(
-        label=str(source.path),
-        content_digest=_digest(contents),
-        parse=lambda: _parse_runs(contents, files, source, task),
-    )
+    parse = partial(_parse_runs, contents, files, source, task)
+    return OpenSource(str(source.path), _digest(contents), parse)
 
 
 def _parse_runs(
@@ -358,7 +348,7 @@ def _parse_file(content: bytes, source: FileSource, task: Task) -> tuple[Series,
         from tuner.data.table import parse_table
 
         return parse_table(content, source, task)
-    from tuner.data.parquet import parse_parquet
+    from tuner.data.table import parse_parquet
 
     return parse_parquet(content, source, task)
 

@@ -276,8 +276,6 @@ def season_rows(frequency: str) -> int | None:
     """
     if frequency == "h":
         return 24
-    import pandas as pd
-
     offset = pd.tseries.frequencies.to_offset(frequency)
     name = offset.rule_code.partition("-")[0]
     if isinstance(offset, pd.tseries.offsets.Tick):

@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 
 from tuner.config import ModelShapes
-from tuner.data.prepare import PreparedData, PreparedSplit
+from tuner.data.prepare import SPLITS, PreparedData, PreparedSplit
 from tuner.data.task import Task
 from tuner.errors import UsageError, first_line
 from tuner.files.plain import excerpt
+
+OF_COLUMNS = ("minimum", "scale", "change", "covariate_minimum", "covariate_scale")
+"""Figures of each column of a series, from its training rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,19 +169,15 @@ def to_device(
     """
     device = torch.device(device)
     static = _tensor(prepared.static, device).to(dtype) if prepared.shapes.n_static else None
+    parts: dict[str, Any] = {name: _tensor(getattr(prepared, name), device) for name in OF_COLUMNS}
+    for name in SPLITS:
+        parts[name] = _split(getattr(prepared, name), prepared.shapes, static, device, dtype)
     return DeviceData(
         task=prepared.task,
         shapes=prepared.shapes,
         series=prepared.series,
-        train=_split(prepared.train, prepared.shapes, static, device, dtype),
-        val=_split(prepared.val, prepared.shapes, static, device, dtype),
-        test=_split(prepared.test, prepared.shapes, static, device, dtype),
-        minimum=_tensor(prepared.minimum, device),
-        scale=_tensor(prepared.scale, device),
-        change=_tensor(prepared.change, device),
-        covariate_minimum=_tensor(prepared.covariate_minimum, device),
-        covariate_scale=_tensor(prepared.covariate_scale, device),
         data_hash=prepared.data_hash,
+        **parts,
     )
 
 

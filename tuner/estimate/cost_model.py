@@ -9,15 +9,154 @@ is seen between sizes that differ in one alone: so each size that was measured b
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from tuner.estimate.cost_sizes import Size, key_of
+from tuner.config import Hyperparameters, Value
+from tuner.spec.space import SearchSpace
+
+# The sizes of a search space: those values of a configuration that change what an epoch costs.
+
+
+Size = Mapping[str, int | str | bool]
+"""By hyperparameter."""
+
+MOST_LISTED = 4096
+"""Of a larger space so many are drawn, spread evenly."""
+
+
+def size_of(params: Mapping[str, Value]) -> dict[str, int | str | bool]:
+    """The size of a configuration."""
+    return {name: value for name, value in params.items() if not isinstance(value, float)}
+
+
+def key_of(size: Size) -> str:
+    """The same for equal sizes, whatever their order."""
+    return json.dumps(dict(size), sort_keys=True)
+
+
+def sizes_of(space: SearchSpace, *, most: int = MOST_LISTED) -> tuple[Size, ...]:
+    """All sizes of a space, each once; of a space with more than `most` so many that are spread
+    over it.
+    """
+    found: dict[str, Size] = {}
+    for params in _all(space, most) or _drawn(space, most):
+        size = size_of(space.only_there(params))
+        found[key_of(size)] = size
+    return tuple(found.values())
+
+
+def hyperparameters_of(
+    size: Size, space: SearchSpace, defaults: Hyperparameters
+) -> Hyperparameters:
+    """A configuration of this size, else as the default."""
+    params = space.nearest(dict(size), defaults.as_dict())
+    return Hyperparameters.of(params, defaults.of_training)
+
+
+def to_measure(space: SearchSpace, defaults: Hyperparameters, *, most: int) -> tuple[Size, ...]:
+    """The sizes to measure, the most telling first: the default, the cheapest and the dearest
+    corner, the default with each value at its ends, and then what is farthest from all before.
+
+    All sizes are among them where there are no more than `most`.
+    """
+    everything = sizes_of(space)
+    default = size_of(defaults.as_dict())
+    places = {key_of(each): _place(each, everything) for each in (default, *everything)}
+    first = [default, *_corners(everything), *_ends(default, everything)]
+    chosen: dict[str, Size] = {}
+    for each in first:
+        if len(chosen) < most and key_of(each) in places:
+            chosen[key_of(each)] = each
+    left = {key_of(each): each for each in everything if key_of(each) not in chosen}
+    away = {
+        key: min(float(np.abs(places[key] - places[other]).sum()) for other in chosen)
+        for key in left
+    }
+    while left and len(chosen) < most:
+        key = max(left, key=lambda each: away[each])
+        chosen[key] = left.pop(key)
+        for other in left:
+            away[other] = min(away[other], float(np.abs(places[key] - places[other]).sum()))
+    return tuple(chosen.values())
+
+
+def largest_size(space: SearchSpace) -> Size:
+    """The size whose numbers are all largest."""
+    return _corners(sizes_of(space))[1]
+
+
+def _all(space: SearchSpace, most: int) -> list[dict[str, Value]]:
+    """Every combination of values that are no fractions; nothing where there are more."""
+    values: dict[str, tuple[Value, ...]] = {}
+    for name, r in space.ranges.items():
+        if r.levels is None:
+            continue
+        number = r.levels
+        if math.prod([number, *map(len, values.values())]) > most:
+            return []
+        values[name] = tuple(r.decode(r.spread((n + 0.5) / number)) for n in range(number))
+    chosen = itertools.product(*values.values())
+    return [dict(zip(values, each, strict=True)) for each in chosen]
+
+
+def _drawn(space: SearchSpace, most: int) -> Iterator[dict[str, Value]]:
+    """Additive recurrence with the roots of a polynomial (Roberts 2018): evenly spread, and always
+    the same.
+    """
+    root = 2.0
+    for _ in range(32):
+        root = (1 + root) ** (1 / (space.dimensions + 1))
+    steps = [root ** -(n + 1) for n in range(space.dimensions)]
+    for n in range(most):
+        yield space.at([(0.5 + (n + 1) * step) % 1.0 for step in steps])
+
+
+def _corners(everything: tuple[Size, ...]) -> list[Size]:
+    """The size with all numbers smallest, and the one with all largest."""
+    return [min(everything, key=partial(_total, sign=sign)) for sign in (1, -1)]
+
+
+def _ends(default: Size, everything: tuple[Size, ...]) -> list[Size]:
+    """The default with one value changed, as far as it goes; each choice once."""
+    known = {key_of(each): each for each in everything}
+    found = []
+    for name in default:
+        values = {each[name] for each in everything if name in each}
+        numbers = sorted(v for v in values if is_number(v))
+        ends = [numbers[0], numbers[-1]] if len(numbers) == len(values) else list(values)
+        for value in sorted(ends, key=str):
+            key = key_of({**default, name: value})
+            if key in known:
+                found.append(known[key])
+    return found
+
+
+def _total(size: Size, *, sign: int) -> float:
+    return sum(sign * math.log(max(value, 1)) for value in size.values() if is_number(value))
+
+
+def _place(size: Size, everything: tuple[Size, ...]) -> np.ndarray:
+    """Where a size lies, every hyperparameter from 0 to 1; what is not there lies in the middle."""
+    names = sorted({name for each in everything for name in each})
+    found = []
+    for name in names:
+        values = sorted({each[name] for each in everything if name in each}, key=_order)
+        at = values.index(size[name]) if name in size and size[name] in values else None
+        found.append(0.5 if at is None else (at + 0.5) / len(values))
+    return np.array(found)
+
+
+def _order(value: int | str | bool) -> tuple[float, str]:
+    return (float(value), "") if isinstance(value, int) else (0.0, str(value))
+
 
 Array = np.ndarray[Any, Any]
 
@@ -58,16 +197,29 @@ class Foretold:
         """What is certain."""
         return Foretold(middle=figure, low=figure, high=figure)
 
+    @staticmethod
+    def of_all(figures: Array) -> Foretold:
+        """Of one of these: their middle, and what lies between the tenths at both ends."""
+        low, middle, high = map(float, np.quantile(figures, (0.1, 0.5, 0.9)))
+        return Foretold(middle=middle, low=low, high=high)
+
+    def by(self, other: Foretold) -> Foretold:
+        """Times another: middle by middle, end by end."""
+        return Foretold(
+            middle=self.middle * other.middle, low=self.low * other.low, high=self.high * other.high
+        )
+
     def times(self, factor: float) -> Foretold:
-        return Foretold(middle=self.middle * factor, low=self.low * factor, high=self.high * factor)
+        return self.each(lambda figure: figure * factor)
 
     def plus(self, more: float) -> Foretold:
-        return Foretold(middle=self.middle + more, low=self.low + more, high=self.high + more)
+        return self.each(lambda figure: figure + more)
 
     def at_most(self, most: float) -> Foretold:
-        return Foretold(
-            middle=min(self.middle, most), low=min(self.low, most), high=min(self.high, most)
-        )
+        return self.each(lambda figure: min(figure, most))
+
+    def each(self, change: Callable[[float], float]) -> Foretold:
+        return Foretold(middle=change(self.middle), low=change(self.low), high=change(self.high))
 
     @property
     def ratio(self) -> float:
@@ -75,7 +227,7 @@ class Foretold:
         return self.high / self.low if self.low > 0 else math.inf
 
     def as_dict(self) -> dict[str, float]:
-        return {"middle": self.middle, "low": self.low, "high": self.high}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +263,9 @@ class CostModel:
         there = {key_of(size): log for size, log in zip(self.sizes, self.logs, strict=True)}
         unknown = [size for size in wanted if key_of(size) not in there]
         guessed = dict(zip(map(key_of, unknown), self._between(unknown), strict=True))
-        found: list[Foretold | None] = []
-        for size in wanted:
-            key = key_of(size)
-            if key in there:
-                found.append(Foretold.around(float(there[key]), LEAST_SPREAD))
-            else:
-                found.append(guessed[key])
-        return found
+        known = {key: Foretold.around(float(log), LEAST_SPREAD) for key, log in there.items()}
+        found = guessed | known
+        return [found[key_of(size)] for size in wanted]
 
     def _between(self, wanted: Sequence[Size]) -> list[Foretold | None]:
         if not wanted:
@@ -191,9 +338,9 @@ def _changes_with(name: str, sizes: Sequence[Size], logs: Array) -> list[float]:
     alike: dict[str, list[tuple[float, float]]] = {}
     for size, log in zip(sizes, logs, strict=True):
         value = size.get(name)
-        if _is_number(value):
+        if is_number(value):
             rest = key_of({other: size[other] for other in size if other != name})
-            alike.setdefault(rest, []).append((float(value), float(log)))  # type: ignore[arg-type]
+            alike.setdefault(rest, []).append((float(value), float(log)))
     changes = []
     for values in alike.values():
         ordered = sorted(values)
@@ -207,7 +354,7 @@ def _no_dearer(one: Size, other: Size, directions: Mapping[str, int]) -> bool:
         return False
     for name, value in one.items():
         held = other[name]
-        numbers = _is_number(value) and _is_number(held)
+        numbers = is_number(value) and is_number(held)
         if numbers and name in directions:
             if directions[name] * (float(value) - float(held)) > 0:
                 return False
@@ -221,7 +368,7 @@ def _roots(size: Size, other: Size) -> list[float]:
     return [
         0.5 * math.log(max(float(value), 0.5) / max(float(other[name]), 0.5))
         for name, value in size.items()
-        if _is_number(value) and _is_number(other.get(name))
+        if is_number(value) and is_number(other.get(name))
     ]
 
 
@@ -230,12 +377,12 @@ def _spread_of_root(size: Size, other: Size) -> float:
     differ = sum(
         value != other.get(name)
         for name, value in size.items()
-        if not (_is_number(value) and _is_number(other.get(name)))
+        if not (is_number(value) and is_number(other.get(name)))
     )
     return max(math.hypot(*_roots(size, other), differ**0.5 * OTHER_SPREAD), LEAST_SPREAD)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -244,7 +391,7 @@ def _places(sizes: Sequence[Size], names: Sequence[str]) -> Array:
     columns: list[Array] = []
     for name in names:
         values = [size.get(name) for size in sizes]
-        numbers = [float(v) for v in values if isinstance(v, int) and not isinstance(v, bool)]
+        numbers = [float(v) for v in values if is_number(v)]
         if len(numbers) == len(values):
             columns.append(np.log(np.maximum(np.array(numbers), 0.5)))
             continue
@@ -286,11 +433,3 @@ def _too_sure(known: Array, logs: Array) -> float:
         told, spreads = _fitted(known[~out], logs[~out], known[out])
         off.append(np.abs(logs[out] - told) / np.maximum(spreads, LEAST_SPREAD))
     return max(1.0, float(np.quantile(np.concatenate(off), 0.8)) / Z80)
-
-
-def quantile_of(figures: Mapping[str, float], key: str) -> float:
-    """Which share of the sizes cost less than this one, with half of those that cost the same."""
-    mine = figures[key]
-    less = sum(value < mine for value in figures.values())
-    same = sum(value == mine for value in figures.values())
-    return (less + 0.5 * same) / len(figures)

@@ -12,16 +12,14 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from tuner.config import Backend
 from tuner.data.cache import keep_text, kept_text
-from tuner.estimate.cost_model import CostModel, Foretold, steps_of_epoch
-from tuner.estimate.cost_sizes import Size, key_of, size_of
-from tuner.files.plain import Strict
+from tuner.estimate.cost_model import CostModel, Foretold, Size, key_of, size_of, steps_of_epoch
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 
@@ -30,20 +28,23 @@ KIND, KEPT_BYTES = "costs", 4 << 20
 MEASURED_AS = 2
 """Rises when what is measured means something else: what was kept before is measured anew."""
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NOTHING_ELSE = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSize:
     """Of one size: what some of its batches and a validation took."""
 
+    __pydantic_config__: ClassVar = NOTHING_ELSE
+
     size: Size
-    epoch_s: float | None = None
+    epoch_s: Seconds | None = None
     """Validation included; None where it does not fit."""
-    setup_s: float = 0.0
+    setup_s: Seconds = 0.0
     """From nothing to the first step: made, warmed up, captured; its kernels were there."""
-    built_s: float = 0.0
+    built_s: Seconds = 0.0
     """More, the first time: kernels that a compiler makes once for this size."""
-    peak_bytes: int = 0
+    peak_bytes: Annotated[int, Field(ge=0)] = 0
     """CUDA: allocated by it alone; CPU: by its process, with all that this imports."""
     backend: str = ""
     failure: str = ""
@@ -54,40 +55,23 @@ class MeasuredSize:
         return self.epoch_s is not None
 
 
-class _StoredSize(Strict):
-    size: dict[str, int | str | bool]
-    epoch_s: Seconds | None = None
-    setup_s: Seconds = 0.0
-    built_s: Seconds = 0.0
-    peak_bytes: Annotated[int, Field(ge=0)] = 0
-    backend: str = ""
-    failure: str = ""
-
-
-class _Stored(Strict):
-    device_model: str
-    torch_version: str
-    windows: Annotated[int, Field(ge=1)]
-    evaluation_s: Seconds = 0.0
-    start_s: Seconds = 0.0
-    sizes: list[_StoredSize]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeCosts:
     """Of the sizes of one search."""
 
+    __pydantic_config__: ClassVar = NOTHING_ELSE
+
     device_model: str
     torch_version: str = ""
-    windows: int = 1
+    windows: Annotated[int, Field(ge=1)] = 1
     """Of training, in an epoch."""
-    evaluation_s: float = 0.0
+    evaluation_s: Seconds = 0.0
     """After a training: all forecasts of its test windows, and their scores; not a process's first
     ones."""
-    start_s: float = 0.0
+    start_s: Seconds = 0.0
     """Until a process has its libraries and the data on the device."""
     sizes: tuple[MeasuredSize, ...] = ()
-    from_trials: bool = field(default=False)
+    from_trials: bool = False
     """Recorded by trials, not measured for this."""
 
     def epoch_seconds(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
@@ -97,20 +81,15 @@ class SizeCosts:
             for each in self.sizes
             if each.epoch_s is not None
         ]
-        found = {}
-        for size, step in zip(wanted, CostModel.of(points).at(wanted), strict=True):
-            if step is not None:
-                found[key_of(size)] = step.times(self.steps(size))
-        return found
+        by_key, steps = _by_key(wanted, points), {key_of(size): self.steps(size) for size in wanted}
+        return {key: step.times(steps[key]) for key, step in by_key.items()}
 
     def peak_bytes(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
         """The most memory of each, by key."""
-        points = [(each.size, float(each.peak_bytes)) for each in self.sizes if each.peak_bytes]
-        return _by_key(wanted, CostModel.of(points).at(wanted))
+        return _by_key(wanted, [(each.size, each.peak_bytes) for each in self.sizes])
 
     def setup_seconds(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
-        points = [(each.size, each.setup_s) for each in self.sizes if each.setup_s > 0]
-        return _by_key(wanted, CostModel.of(points).at(wanted))
+        return _by_key(wanted, [(each.size, each.setup_s) for each in self.sizes])
 
     @property
     def built_s(self) -> float | None:
@@ -131,26 +110,26 @@ class SizeCosts:
         return steps_of_epoch(self.windows, int(size["batch_size"]))
 
     def to_json(self) -> str:
-        plain = dataclasses.asdict(self)
-        del plain["from_trials"]
-        return json.dumps(plain)
+        return _COSTS.dump_json(self, exclude={"from_trials"}).decode()
 
     @staticmethod
     def from_json(text: str) -> SizeCosts:
         """Raises ValueError where it is no such record."""
-        stored = _Stored.model_validate_json(text, strict=True)
+        stored = _COSTS.validate_json(text, strict=True)
         for each in stored.sizes:
             batch_size = each.size.get("batch_size")
             if type(batch_size) is not int or batch_size < 1:
                 raise ValueError(f"a size has the batch size {batch_size!r}")
-        sizes = tuple(MeasuredSize(**each.model_dump()) for each in stored.sizes)
-        return SizeCosts(**(stored.model_dump() | {"sizes": sizes}))
+        return stored
 
 
-def _by_key(wanted: Sequence[Size], found: Sequence[Foretold | None]) -> dict[str, Foretold]:
-    return {
-        key_of(size): each for size, each in zip(wanted, found, strict=True) if each is not None
-    }
+_COSTS = TypeAdapter(SizeCosts)
+
+
+def _by_key(wanted: Sequence[Size], measured: Sequence[tuple[Size, float]]) -> dict[str, Foretold]:
+    """What follows from what was measured; only figures above 0 are any."""
+    found = CostModel.of(measured).at(wanted)
+    return {key_of(size): each for size, each in zip(wanted, found, strict=True) if each}
 
 
 def costs_of_trials(

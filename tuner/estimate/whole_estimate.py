@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuner.estimate.cost_model import Foretold
-from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
+from tuner.estimate.cost_model import Foretold, Size, key_of, size_of, sizes_of
 from tuner.estimate.foretold import HOUR_S, SearchForetold, elapsed, money, together
 from tuner.estimate.size_costs import SizeCosts
 from tuner.search.methods import method_of
@@ -20,11 +19,11 @@ from tuner.spec.margin import CONFIRMATION_SEEDS
 REEVALUATED, BESIDE_THEM = 108, 18
 """Runs of the re-evaluation of one search by a sampler that repeats nothing: 3 rounds of 6
 configurations with 6 seeds, each half as long as one of the default; and those of the default."""
-CONFIRMED = (1.2, 2.0, 2.5)
+CONFIRMED = Foretold(low=1.2, middle=2.0, high=2.5)
 """What a confirmation of one search takes, in runs of the default on all its seeds: the default,
 and beside it nothing, where that stands, or up to three configurations that are faster. Of 45
 that were recorded (benchmarks/retune) 39 took so much."""
-ABLATED = (0.8, 2.8, 3.7)
+ABLATED = Foretold(low=0.8, middle=2.8, high=3.7)
 """What the ablation of what one search recommends takes, in runs of the default on all its seeds.
 Of 30 that were recorded 24 took 3.0 to 4.2; six searches recommended the default, or nothing that
 an ablation is made of."""
@@ -94,22 +93,17 @@ def stages_of(
     )
 
 
-def _on_seeds(runs: Sequence[Foretold], seeds: int, times: tuple[float, float, float]) -> Foretold:
+def _on_seeds(runs: Sequence[Foretold], seeds: int, times: Foretold) -> Foretold:
     """Of each search, so many times a run of its default on every seed."""
-    low, middle, high = times
-    return together(
-        [
-            Foretold(
-                middle=middle * seeds * each.middle,
-                low=low * seeds * each.low,
-                high=high * seeds * each.high,
-            )
-            for each in runs
-        ]
-    )
+    return together([times.times(seeds).by(each) for each in runs])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def plain(found: Foretold | None) -> dict[str, float] | None:
+    """As a document has it."""
+    return None if found is None else found.as_dict()
+
+
+@dataclass(frozen=True, slots=True)
 class SizeRow:
     """One size of a space."""
 
@@ -121,9 +115,6 @@ class SizeRow:
     failure: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        def plain(found: Foretold | None) -> dict[str, float] | None:
-            return None if found is None else found.as_dict()
-
         return {
             "size": dict(self.size),
             "epoch_s": plain(self.epoch),
@@ -179,7 +170,7 @@ def _plain(found: SearchForetold) -> dict[str, Any]:
     return {
         "search_s": found.search.as_dict(),
         "trials": found.trials,
-        "trials_bought": None if found.bought is None else found.bought.as_dict(),
+        "trials_bought": plain(found.bought),
         "trials_ended": found.ended,
     }
 
@@ -214,15 +205,14 @@ class Estimate:
         return None if self.price_per_hour is None else money(self.device_s, self.price_per_hour)
 
     def as_dict(self) -> dict[str, Any]:
-        stages, price = self.stages, self.money
-        retune = None
+        stages, retune = self.stages, None
         if stages is not None:
             retune = {
                 "searches": self.searches,
                 "search_s": stages.search.as_dict(),
                 "reevaluation_s": stages.reevaluation.as_dict(),
                 "confirmation_s": stages.confirmation.as_dict(),
-                "ablation_s": None if stages.ablation is None else stages.ablation.as_dict(),
+                "ablation_s": plain(stages.ablation),
             }
         return {
             "device": self.device_model,
@@ -232,7 +222,7 @@ class Estimate:
             "gpu_hours": self.device_s.times(1 / HOUR_S).as_dict(),
             "elapsed_hours": self.elapsed_s.times(1 / HOUR_S).as_dict(),
             "price_per_gpu_hour": self.price_per_hour,
-            "money": None if price is None else price.as_dict(),
+            "money": plain(self.money),
         }
 
 
@@ -245,17 +235,12 @@ def rows_of(definition: StudyDefinition, costs: SizeCosts) -> tuple[SizeRow, ...
     rows = []
     for size in sizes:
         key, seen = key_of(size), costs.of(size)
-        unfit = seen is not None and not seen.fits
-        rows.append(
-            SizeRow(
-                size=size,
-                epoch=None if unfit else epochs.get(key),
-                setup=None if unfit else setups.get(key),
-                peak=None if unfit else peaks.get(key),
-                measured=seen is not None,
-                failure=seen.failure if seen is not None else "",
-            )
+        row = SizeRow(
+            size, epochs.get(key), setups.get(key), peaks.get(key), measured=seen is not None
         )
+        if seen is not None and not seen.fits:
+            row = SizeRow(size, None, None, None, measured=True, failure=seen.failure)
+        rows.append(row)
     return tuple(rows)
 
 
@@ -286,6 +271,12 @@ def range_in_words(found: Foretold) -> str:
     return f"{seconds_in_words(found.middle)} ({short} to {high})"
 
 
+def device_time_in_words(found: Foretold, devices: int) -> str:
+    """`12 h (9 to 15) of device time, 6 h (4.5 to 7.5) on 2 devices`."""
+    several = f", {range_in_words(found.times(1 / devices))} on {devices} devices"
+    return f"{range_in_words(found)} of device time{several if devices > 1 else ''}"
+
+
 def hours_in_words(found: Foretold) -> str:
     """`1.2 (0.9 to 1.6)`, of seconds."""
     parts = (found.middle / HOUR_S, found.low / HOUR_S, found.high / HOUR_S)
@@ -299,8 +290,7 @@ def bytes_in_words(number: float) -> str:
 def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
     """The same of several searches, all together."""
     whole = together([each.search for each in found])
-    several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
-    takes = f"{range_in_words(whole)} of device time{several if devices > 1 else ''}"
+    takes = device_time_in_words(whole, devices)
     ended = sum(each.ended for each in found)
     bought = together([each.bought or Foretold.exactly(each.trials) for each in found])
     if all(each.bought is not None for each in found):
@@ -332,26 +322,21 @@ def _two_digits(number: float) -> int:
 
 def retune_line(stages: Stages, *, devices: int) -> str:
     """What a retune says before it begins: what follows its searches."""
-    whole = stages.whole
-    several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
     ablation = ""
     if stages.ablation is not None:
         ablation = f" and its ablation {range_in_words(stages.ablation)}"
     return (
-        f"foretold: the whole retune takes {range_in_words(whole)} of device time"
-        f"{several if devices > 1 else ''}, its confirmation "
-        f"{range_in_words(stages.confirmation)}{ablation} of that"
+        f"foretold: the whole retune takes {device_time_in_words(stages.whole, devices)}, its "
+        f"confirmation {range_in_words(stages.confirmation)}{ablation} of that"
     )
 
 
 def search_line(name: str, found: SearchForetold, *, devices: int, from_trials: bool) -> str:
     """What a launch says before it begins, in one line."""
-    left = found.search.plus(0.0)
     own = from_trials or (found.ended and not found.searches)
     by = "its own trials" if own else "batches measured here"
     begun = f", {found.ended} of them done" if found.ended else ""
-    several = f", {range_in_words(left.times(1 / devices))} on {devices} devices"
-    takes = f"{range_in_words(left)} of device time{several if devices > 1 else ''}"
+    takes = device_time_in_words(found.search, devices)
     also = f" and {found.searches} recorded searches" if found.searches else ""
     sure = f"(four times out of five; by {by}{also})"
     if found.bought is not None:

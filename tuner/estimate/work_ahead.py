@@ -27,6 +27,9 @@ from tuner.estimate.cost_model import Z80
 
 
 TABLE = Path(__file__).with_name("recorded_searches.json")
+AS_RECORDED = (
+    "name", "variant", "repeats", "prune", "pruned_share", "max_epochs", "patience", "default_cut",
+)  # fmt: skip
 SHARE_IN_RANGE = 0.5
 """Of its trials at least so many must lie in the range of learning rates, or all of them count."""
 SPREAD_ALL_OVER = ("random", "qmc")
@@ -127,19 +130,12 @@ def recorded_searches() -> tuple[RecordedSearch, ...]:
         of_default = np.isin(np.arange(len(trials)), row["of_default"])
         found.append(
             RecordedSearch(
-                name=row["name"],
-                variant=row["variant"],
+                **{name: row[name] for name in AS_RECORDED},
                 all_over=row["sampler"] in SPREAD_ALL_OVER,
-                repeats=row["repeats"],
-                prune=row["prune"],
-                pruned_share=row["pruned_share"],
-                max_epochs=row["max_epochs"],
-                patience=row["patience"],
                 epochs=trials[:, 0],
                 cost_share=trials[:, 1],
                 learning_rate=trials[:, 2],
                 of_default=of_default,
-                default_cut=row["default_cut"],
             )
         )
     return tuple(found)

@@ -23,9 +23,8 @@ from safetensors.torch import load, save
 from torch import nn
 
 from tuner.config import Architecture, Hyperparameters, LossTerm, shapes_seen
-from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData
-from tuner.data.recent_rows import id_column, step_named, time_column
+from tuner.data.recent_rows import Scaling, id_column, last_windows, step_named, time_column
 from tuner.data.task import Task, shapes, task_of
 from tuner.data.windows import refuse_absent_device
 from tuner.errors import DataError, UsageError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.data.remote import told_to_others
+from tuner.data.cache import told_to_others
 from tuner.data.task import task_file
 from tuner.devices import CpuCores, Gpu
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE

@@ -13,9 +13,14 @@ from tuner.data.task import Task
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.lock import check_folder
 from tuner.errors import first_line
-from tuner.estimate.foretold import SearchForetold, search_foretold
-from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject, measured_costs
-from tuner.estimate.search_hours import costs_so_far, ended_trials, installed_torch
+from tuner.estimate.foretold import (
+    SearchForetold,
+    costs_so_far,
+    ended_trials,
+    installed_torch,
+    search_foretold,
+)
+from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
 from tuner.estimate.size_costs import SizeCosts, keep, kept, key_of_search
 from tuner.estimate.whole_estimate import search_line, searches_line
 from tuner.launch.child import EarlyWorkers

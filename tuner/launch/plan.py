@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.config import OF_TRAINING, Backend, MqlSplit, Precision, TrainingSettings
-from tuner.data.origins import check_blocks
-from tuner.data.prepare import prepare
+from tuner.data.prepare import check_blocks, prepare
 from tuner.data.task import Task, load_task
 from tuner.devices.backend_rules import why_not_on, why_not_together
 from tuner.display.text import signal_name

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import platform
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,17 +78,15 @@ class _Profiling:
         self._stack = ExitStack()
         self._hooks: Any = None
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_start(self, *_: Any) -> None:
         """The hooks are set: Lightning's optimisers and loaders are torch's."""
-        del trainer, pl_module
         from tuner.profile.script_hooks import Hooks
 
         self._hooks = Hooks(self._steps, on_network=lambda _network: None, ended=self._ended)
         self._stack.enter_context(self._hooks.installed())
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_end(self, *_: Any) -> None:
         """A training that was shorter: what there is, is reckoned with."""
-        del trainer, pl_module
         if self.profile is None and self._hooks is not None:
             self._hooks.finish_early()
             if self._hooks.seen.steps:
@@ -102,7 +101,7 @@ class _Profiling:
         self._hooks.seen.inputs = None  # the last batch: nobody else holds it
         if self._show:
             from tuner.display.terminal import make_console
-            from tuner.profile.profile_words import print_profile
+            from tuner.profile.profile_page import print_profile
 
             print_profile(self.profile, make_console(stderr=True))
         if self._html is not None:
@@ -115,23 +114,13 @@ def _profile_of(found: dict[str, Any]) -> Profile:
     """Pace, stages and throughput; the rest needs runs of its own."""
     import torch
 
-    from tuner.profile.advice_order import bottleneck, of_falling, trend_of
-    from tuner.profile.profile_records import Operations, Profile
-    from tuner.profile.script_profile import ticks_of
-    from tuner.profile.script_runs import pace_of, stages_of
+    from tuner.profile.profile_records import bottleneck
+    from tuner.profile.script_profile import seen_of
 
-    on_gpu = torch.cuda.is_available()
-    pace, stages = pace_of(found), stages_of(found)
-    trend = trend_of(ticks_of(found["steps"]), found["all_steps"])
-    falling = of_falling(trend, found["all_steps"])
-    advice = () if falling is None else (falling,)
-    return Profile(
-        subject=found["network"] or platform.node(),
-        device=torch.cuda.get_device_name() if on_gpu else processor_name(),
-        settings={"batch": pace.batch_size, "workers": found["loader"]["workers"]},
-        pace=pace,
-        stages=stages,
-        trend=trend,
-        bottleneck=bottleneck(advice, stages, Operations(), pace),
-        advice=advice,
+    seen = seen_of(found, steps=found["all_steps"])
+    return replace(
+        seen,
+        subject=seen.subject or platform.node(),
+        device=torch.cuda.get_device_name() if torch.cuda.is_available() else processor_name(),
+        bottleneck=bottleneck(seen.advice, seen.stages, seen.operations, seen.pace),
     )

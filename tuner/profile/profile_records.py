@@ -1,13 +1,203 @@
-"""What a profile consists of: plain records, in seconds and bytes."""
+"""What a profile consists of: how stages are recorded, plain records in seconds and bytes, and what
+is named first.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from tuner.profile.recorders import Span
+import torch
+
+from tuner.devices import Watch
 from tuner.training.stage_marks import Stage
+
+# What takes the place of `stage_marks.unmarked`: it adds up what each stage takes.
+
+
+MOST_SPANS = 400
+"""Kept for the timeline: some forty steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one stage, in seconds after the first one of the recording began."""
+
+    stage: Stage
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a recorder saw between `start` and `stop`."""
+
+    seconds: Mapping[Stage, float]
+    spans: tuple[Span, ...]
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.seconds.values())
+
+
+class Recorder(Protocol):
+    """A `Mark` that is told when a recording begins and ends."""
+
+    def __call__(self, stage: Stage) -> None:
+        """What came since the last call is this stage's."""
+
+    def start(self) -> None:
+        """From now on; the device is idle."""
+
+    def stop(self) -> Recording:
+        """Up to the last call; waits for the device."""
+
+
+def moment(device: torch.device) -> Any:
+    """Now, by the device's own clock, without waiting: for `seconds_between`."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def seconds_between(before: Any, after: Any) -> float:
+    """From one moment to another, both of which the device has passed."""
+    if isinstance(before, float):
+        return float(after - before)
+    return float(before.elapsed_time(after)) / 1000
+
+
+class HostRecorder:
+    """By the host's clock: where each operation is over when its call returns."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[Stage, float]] = []
+        self._began = 0.0
+
+    def __call__(self, stage: Stage) -> None:
+        self._marks.append((stage, time.perf_counter()))
+
+    def start(self) -> None:
+        self._marks = []
+        self._began = time.perf_counter()
+
+    def stop(self) -> Recording:
+        return recording([(stage, at - self._began) for stage, at in self._marks])
+
+
+class EventRecorder:
+    """By the device's clock: an event at each boundary, recorded without waiting.
+
+    Where the device waits for the host between two events, that is the time of their stage: so
+    all stages together are the whole time.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[torch.cuda.Event] = []
+        self._marks: list[tuple[Stage, torch.cuda.Event]] = []
+        self._first: torch.cuda.Event | None = None
+
+    def __call__(self, stage: Stage) -> None:
+        event = self._event()
+        event.record()
+        self._marks.append((stage, event))
+
+    def start(self) -> None:
+        self._spare += [event for _, event in self._marks]
+        self._marks = []
+        self._first = self._event()
+        self._first.record()
+
+    def stop(self) -> Recording:
+        assert self._first is not None, "it was started"
+        torch.cuda.synchronize()
+        first = self._first
+        return recording([(s, first.elapsed_time(event) / 1000) for s, event in self._marks])
+
+    def _event(self) -> torch.cuda.Event:
+        if self._spare:
+            return self._spare.pop()
+        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+class ReplayRecorder:
+    """By the device's clock, within a captured step: events that are nodes of its graph.
+
+    Each replay stamps them anew, so the last replay before `stop` is what is read. Marks outside of
+    a capture, and those of any capture but the first (the full batch), are not recorded.
+    """
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[Stage, Any]] = []
+        self._full = False
+
+    def __call__(self, stage: Stage) -> None:
+        if self._full or not torch.cuda.is_current_stream_capturing():
+            return
+        self.marks.append((stage, self._marked()))
+        # A captured step begins and ends with this stage.
+        self._full = len(self.marks) > 1 and stage is Stage.OTHER
+
+    def _marked(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def start(self) -> None:
+        """Nothing: replays stamp by themselves."""
+
+    def stop(self) -> Recording:
+        torch.cuda.synchronize()
+        (_, first), *rest = self.marks
+        return recording([(s, first.elapsed_time(event) / 1000) for s, event in rest])
+
+
+def recording(ends: list[tuple[Stage, float]]) -> Recording:
+    """From where each stretch ends, in seconds after the first began."""
+    seconds: dict[Stage, float] = defaultdict(float)
+    spans: list[Span] = []
+    before = 0.0
+    for stage, at in ends:
+        seconds[stage] += at - before
+        if len(spans) < MOST_SPANS:
+            spans.append(Span(stage, before, at))
+        before = at
+    return Recording(dict(seconds), tuple(spans))
+
+
+def recorder_for(device: torch.device) -> Recorder:
+    """The one that suits how steps run there that are not captured."""
+    return EventRecorder() if device.type == "cuda" else HostRecorder()
+
+
+HOW: Mapping[type, str] = {
+    HostRecorder: "by the host's clock at the boundaries of each stage",
+    EventRecorder: (
+        "by events on the GPU's own clock at the boundaries of each stage; where the GPU waits for "
+        "the host, that counts into the stage"
+    ),
+    ReplayRecorder: (
+        "the step is one captured graph: by timing events that are nodes of it, which each replay "
+        "stamps; what branches do side by side counts into the stage that waits for them"
+    ),
+}
+"""How a recorder attributes time, in words."""
+
+
+def merged(recordings: Sequence[Recording]) -> Recording:
+    """Their seconds added up; the spans are the last one's."""
+    seconds: dict[Stage, float] = defaultdict(float)
+    for each in recordings:
+        for stage, took in each.seconds.items():
+            seconds[stage] += took
+    return Recording(dict(seconds), recordings[-1].spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +288,7 @@ class Busy:
     cores: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AtBatch:
     """Memory and time at one batch size."""
 
@@ -129,7 +319,7 @@ class Advice:
 
     change: str
     """What to do, as an order."""
-    why: str
+    why: str = ""
     """What was seen."""
     fault: bool = False
     """Seen in the training itself, and no choice of settings."""
@@ -174,3 +364,156 @@ class Profile:
 
 
 OPERATIONS, MEMORY, ADVICE = "what a step launches", "memory against batch size", "advice"
+
+
+# What is named first: the order of advice, and the bottleneck in one sentence.
+
+
+# Whether throughput falls while nothing about the work should change.
+
+
+LEAST_FALL = 0.15
+"""Of the throughput at the beginning: less is what machines do."""
+
+CERTAIN = 0.005
+"""Largest p of Kendall's test against no trend: stretches that differ at random have none."""
+
+FEWEST = 10
+"""Stretches, without which nothing is said."""
+
+
+SETTLE = 8
+"""Steps before the first that is timed."""
+
+
+def trend_of(ticks: Sequence[float], steps: int) -> Trend:
+    """Of seconds a step, from start to end.
+
+    Args:
+        ticks: the mean of each of equal stretches.
+        steps: all of them together.
+
+    Source: Kendall's rank correlation with time, and the Theil-Sen slope, which one slow stretch
+    does not move.
+    """
+    if len(ticks) < FEWEST:
+        return Trend(seconds=tuple(ticks), steps=steps)
+    from scipy.stats import kendalltau, theilslopes
+
+    part = max(2, len(ticks) // 5)
+    begin, end = statistics.median(ticks[:part]), statistics.median(ticks[-part:])
+    fall = 1 - begin / end if end > 0 else 0.0
+    found = kendalltau(range(len(ticks)), ticks)
+    falls = bool(fall >= LEAST_FALL and found.statistic > 0 and found.pvalue <= CERTAIN)
+    slope = float(theilslopes(ticks).slope) / (steps / len(ticks)) if falls else 0.0
+    return Trend(
+        seconds=tuple(ticks), fall=max(0.0, fall), falls=falls, growth_s=slope, steps=steps
+    )
+
+
+def without_the_fall(trend: Trend, steps: int) -> tuple[float, float]:
+    """Seconds that so many steps take from the start as they are, and at the first step's pace."""
+    ticks = trend.seconds
+    part = max(2, len(ticks) // 5)
+    begin = statistics.median(ticks[:part])
+    # From the beginning, not from the middle: what the slope is off counts for fewer steps.
+    before = trend.steps * part / len(ticks) / 2 + SETTLE
+    first = max(begin - trend.growth_s * before, begin * 0.01)
+    return steps * first + trend.growth_s * steps**2 / 2, steps * first
+
+
+BETWEEN = "What lies between the stages, the loop itself,"
+
+WAITING = 0.5
+"""Of a step without a kernel on the GPU: then it waits for the host."""
+
+
+Tell = Callable[[Profile], None]
+"""Gets a profile each time that more of it is measured: whoever stops it keeps what there is."""
+
+
+def silent(_profile: Profile) -> None:
+    """Of a profile that nobody waits for."""
+
+
+def told(now: Profile, watch: Watch, tell: Tell) -> Profile:
+    """As far as it is measured: with what follows from that."""
+    order = ranked(now.advice)
+    found = replace(
+        now,
+        advice=order,
+        bottleneck=bottleneck(order, now.stages, now.operations, now.pace),
+        contamination=watch.finish().why,
+    )
+    tell(found)
+    return found
+
+
+def ranked(advice: Iterable[Advice]) -> tuple[Advice, ...]:
+    """Faults of the code first, then settings, each by what they give; then what gives nothing.
+
+    A fault is there to be repaired; a setting that changes the mathematics is a choice, also where
+    it gives more. A fault whose remedy could not be timed here stands with the faults; one whose
+    remedy was timed and gives nothing stands with what gives nothing.
+    """
+
+    def place(each: Advice) -> tuple[int, float]:
+        gain = each.gain or 0.0
+        if each.fault and not each.mathematics and (each.gain is None or each.helps):
+            return (0, -gain)
+        if each.helps:
+            return (1, -gain)
+        return (2, -gain)
+
+    return tuple(sorted(advice, key=place))
+
+
+def bottleneck(
+    advice: Sequence[Advice],
+    stages: Stages,
+    operations: Operations,
+    pace: Pace,
+) -> str:
+    """One sentence: what is wrong, or else what takes the time."""
+    first = advice[0] if advice else None
+    if first is not None and first.fault and (first.gain is None or first.helps):
+        gain = f", for {first.gain:.2f} times the speed" if first.gain is not None else ""
+        return f"{_sentence(first.why)}: {first.change}{gain}."
+    waits = waiting_share(operations, pace)
+    if waits is not None and waits >= WAITING:
+        return f"The GPU has nothing to do in {waits:.0%} of a step: it waits for the host."
+    longest = max(stages.seconds, key=lambda stage: stages.seconds[stage], default=Stage.OTHER)
+    name = BETWEEN if longest is Stage.OTHER else longest.value.capitalize()
+    said = f"{name} takes {stages.share(longest):.0%} of an epoch"
+    if first is not None and first.helps:
+        return f"{said}; {first.change} helps most, for {first.gain:.2f} times the speed."
+    tried = any(each.gain is not None for each in advice)
+    return f"{said}, and nothing that was tried helps." if tried else f"{said}."
+
+
+def waiting_share(operations: Operations, pace: Pace) -> float | None:
+    """Of a step on a GPU, in which no kernel runs; None on a CPU."""
+    if operations.kernel_s is None or not pace.step_s:
+        return None
+    return max(0.0, 1 - operations.kernel_s / pace.step_s)
+
+
+def of_falling(trend: Trend, epoch_steps: int) -> Advice | None:
+    """The fault that throughput falls; None where it does not."""
+    if not trend.falls:
+        return None
+
+    falling_s, steady_s = without_the_fall(trend, epoch_steps or trend.steps)
+    gain = falling_s / steady_s
+    return Advice(
+        change="find what grows from step to step: a list, a graph that is kept, a log, a cache",
+        why=f"throughput falls by {trend.fall:.0%} within {trend.steps} steps",
+        fault=True,
+        gain=max(gain, LEAST_GAIN),
+        epoch_s=steady_s,
+        outcome="reckoned from the first steps' pace, for the first epoch",
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

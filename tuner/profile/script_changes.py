@@ -3,16 +3,111 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from tuner.profile.what_if import values_remembered, without
+# Changes of a network for as long as something is timed: what it would be without a fault.
+
+
+READS = ("item", "tolist", "__float__", "__int__", "__bool__", "__index__", "numpy", "cpu")
+"""Methods of a tensor that hand its values to the host, which waits for them."""
+
+
+def without(names: Sequence[str]) -> Callable[[nn.Module], AbstractContextManager[object]]:
+    """A patch under which these parts of a network cost nothing: each gives again what it gave
+    first, as a constant.
+    """
+
+    @contextmanager
+    def patched(model: nn.Module) -> Iterator[None]:
+        parts = [model.get_submodule(name) for name in names]
+        plain = [part.forward for part in parts]
+        for part, forward in zip(parts, plain, strict=True):
+            part.forward = _remembered(forward)
+        try:
+            yield
+        finally:
+            for part in parts:
+                del part.forward
+
+    return patched
+
+
+def _remembered(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The first result for inputs of each kind, again and again."""
+    known: dict[object, Any] = {}
+
+    def constant(*args: Any, **named: Any) -> Any:
+        key = tuple(_kind(each) for each in (*args, *named.values()))
+        if key not in known:
+            with torch.no_grad():
+                known[key] = tree_map_only(Tensor, Tensor.detach, forward(*args, **named))
+        return known[key]
+
+    return constant
+
+
+def _kind(value: object) -> object:
+    return (tuple(value.shape), value.dtype) if isinstance(value, Tensor) else type(value)
+
+
+@contextmanager
+def replaced(kind: type, by: Mapping[str, Any]) -> Iterator[None]:
+    """In here a class has these methods in place of its own."""
+    plain = {name: getattr(kind, name) for name in by}
+    for name, method in by.items():
+        setattr(kind, name, method)
+    try:
+        yield
+    finally:
+        for name, method in plain.items():
+            setattr(kind, name, method)
+
+
+def values_remembered(
+    ours: Callable[[str], bool] = lambda _file: False,
+) -> AbstractContextManager[None]:
+    """In there a line that reads a tensor's value gets what it got first, without waiting.
+
+    Only for a training whose result nobody wants.
+
+    Args:
+        ours: whether a file's lines read as before; torch's own do in any case.
+    """
+    return replaced(Tensor, {name: _read_once(getattr(Tensor, name), ours) for name in READS})
+
+
+def _read_once(method: Callable[..., Any], ours: Callable[[str], bool]) -> Callable[..., Any]:
+    known: dict[tuple[str, int], Any] = {}
+
+    def read(tensor: Tensor, *args: Any, **named: Any) -> Any:
+        frame = sys._getframe(1)  # noqa: SLF001 - whoever calls is what it is about
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if of_torch(file) or ours(file):
+            return method(tensor, *args, **named)
+        if (file, line) not in known:
+            known[file, line] = method(tensor, *args, **named)
+        return known[file, line]
+
+    return read
+
+
+def of_torch(file: str) -> bool:
+    """Whether a file is one of torch's."""
+    return "/torch/" in file or file.startswith("<")
+
+
+def no_waits(_model: nn.Module) -> AbstractContextManager[object]:
+    """A patch under which no line of a network waits for a value."""
+    return values_remembered()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +178,9 @@ def on_network(network: nn.Module, changes: Changes, stack: ExitStack) -> None:
         network.forward = torch.compile(network.forward, mode=changes.compiled)
 
 
-@contextmanager
 def _constructor(
     kind: type, change: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Every new one of a class gets changed arguments."""
     plain = kind.__init__  # type: ignore[misc]
 
@@ -94,11 +188,7 @@ def _constructor(
     def made(self: Any, *args: Any, **named: Any) -> None:
         plain(self, *change(args, named), **named)
 
-    kind.__init__ = made  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        kind.__init__ = plain  # type: ignore[misc]
+    return replaced(kind, {"__init__": made})
 
 
 def _fused(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
@@ -113,14 +203,8 @@ def _loader_of(
     """Positional arguments of DataLoader: dataset, batch_size, shuffle, sampler, ..."""
 
     def change(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        given = list(args)
-        if given:
-            named["dataset"] = given.pop(0)
-        if given:
-            named["batch_size"] = given.pop(0)
-        if given:
-            named["shuffle"] = given.pop(0)
-        if given:
+        named.update(zip(("dataset", "batch_size", "shuffle"), args, strict=False))
+        if len(args) > 3:  # noqa: PLR2004
             raise TypeError("a DataLoader with more positional arguments is left as it is")
         if isinstance(named["dataset"], IterableDataset):
             return ()

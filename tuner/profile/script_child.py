@@ -11,9 +11,10 @@ import runpy
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,11 @@ from tuner.devices import Gpu, list_gpus
 from tuner.errors import first_line
 from tuner.models.fault import on_one_line
 from tuner.models.out_of_memory import out_of_memory
-from tuner.profile.machine_load import Watching
-from tuner.profile.script_changes import Changes, changed, on_network
+from tuner.profile.script_changes import READS, changed, of_torch, on_network, replaced
 from tuner.profile.script_hooks import EnoughError, Hooks, numbers_of
-from tuner.profile.script_runs import serve
-from tuner.profile.step_operations import operations
-from tuner.profile.variant_faults import batched_gain, dead_parts, loops_in, step_s
-from tuner.profile.what_if import READS, of_torch
+from tuner.profile.script_profile import ORDER, Order, serve
+from tuner.profile.step_operations import Watching, operations
+from tuner.profile.variant_faults import batched_gain, dead_parts, loops_in, step_s, there_and_back
 
 # Which lines of a script read a tensor's value: on a GPU the host waits for it there.
 
@@ -49,19 +48,10 @@ class Reads:
         self._seen: Counter[tuple[str, int, str]] = Counter()
         self._on_gpu = torch.cuda.is_available()
 
-    @staticmethod
-    @contextmanager
-    def counted() -> Iterator[Reads]:
-        """In here each read is counted, by its line."""
-        reads = Reads()
-        plain = {name: getattr(Tensor, name) for name in READS}
-        for name, method in plain.items():
-            setattr(Tensor, name, reads.counting(name, method))
-        try:
-            yield reads
-        finally:
-            for name, method in plain.items():
-                setattr(Tensor, name, method)
+    def counted(self) -> AbstractContextManager[None]:
+        """In there each read is counted, by its line."""
+        counting = {name: self.counting(name, getattr(Tensor, name)) for name in READS}
+        return replaced(Tensor, counting)
 
     def counting(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         """The method, with a count of who calls it."""
@@ -95,29 +85,6 @@ LOOKED_AT = 3
 """Steps under torch.profiler, and as many in which reads of values are counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What the process is told."""
-
-    script: str
-    arguments: tuple[str, ...]
-    steps: int
-    changes: Changes
-    answer: str
-    look: bool = False
-    """Whether faults, operations and utilisation are wanted, too."""
-    trace: str | None = None
-
-    @staticmethod
-    def read(path: Path) -> Order:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        changes = plain.pop("changes")
-        changes["without"] = tuple(changes["without"])
-        return Order(
-            **plain | {"arguments": tuple(plain["arguments"]), "changes": Changes(**changes)}
-        )
-
-
 def run(order: Order) -> dict[str, Any]:
     """Run the script to its last wanted step; what was seen, as plain data."""
     with ExitStack() as stack:
@@ -133,15 +100,16 @@ def run(order: Order) -> dict[str, Any]:
         watching = Watching(_gpu()) if order.look else None
         stack.enter_context(changed(order.changes))
         stack.enter_context(hooks.installed())
-        reads = stack.enter_context(Reads.counted()) if order.look else None
+        reads = Reads()
         if watching is not None:
+            stack.enter_context(reads.counted())
             stack.enter_context(watching)
         failure = _run_script(order)
         hooks.finish_early()
     answer = numbers_of(hooks)
     answer["failure"] = failure
-    if watching is not None and reads is not None and not failure:
-        answer["busy"] = asdict(watching.busy())
+    if watching is not None and not failure:
+        answer["busy"] = asdict(watching.busy)
         answer["reads"] = reads.each_step(hooks.number)
         answer |= _looked(hooks, order)
     return answer
@@ -189,14 +157,9 @@ def _looked(hooks: Hooks, order: Order) -> dict[str, Any]:
         whole_s = step_s(network, forward, device, fused=False) if loops else 0.0
         for loop in loops:
             found["loops"].append(_of_loop(loop, device) | {"whole_s": whole_s})
-        found["operations"] = asdict(
-            operations(
-                lambda: _step(network, forward),
-                device,
-                steps=LOOKED_AT,
-                trace=None if order.trace is None else Path(order.trace),
-            )
-        )
+        trace = None if order.trace is None else Path(order.trace)
+        steps = partial(_steps, network, forward)
+        found["operations"] = asdict(operations(steps, device, steps=LOOKED_AT, trace=trace))
     return found
 
 
@@ -209,24 +172,16 @@ def _of_loop(loop: Any, device: torch.device) -> dict[str, Any]:
     return said | {"loop_s": loop_s, "one_s": one_s}
 
 
-def _step(network: nn.Module, forward: Any) -> None:
-    """Forward and backward, as often as they are looked at; weights stay as they are."""
-    from torch.utils._pytree import tree_leaves
-
+def _steps(network: nn.Module, forward: Callable[[], object]) -> None:
+    """As often as they are looked at."""
     weights = [w for w in network.parameters() if w.requires_grad]
     for _ in range(LOOKED_AT):
-        outputs = [
-            each.float().sum()
-            for each in tree_leaves(forward())
-            if isinstance(each, torch.Tensor) and each.requires_grad
-        ]
-        if outputs:
-            torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
+        there_and_back(forward, weights)
 
 
 def answer_to(order: Path) -> None:
     """An order's answer goes where the order says."""
-    wanted = Order.read(order)
+    wanted = ORDER.validate_json(order.read_bytes())
     os.dup2(2, 1)  # what the script prints is for the person, and no part of a document
     Path(wanted.answer).write_text(json.dumps(run(wanted)), encoding="utf-8")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,8 +18,17 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import dataloader
 
-from tuner.profile.machine_load import Watching
-from tuner.profile.recorders import HOW, Recorder, Recording, merged, recorder_for
+from tuner.profile.profile_records import (
+    HOW,
+    Recorder,
+    Recording,
+    merged,
+    moment,
+    recorder_for,
+    seconds_between,
+)
+from tuner.profile.script_changes import replaced
+from tuner.training.run_state import peak_memory_of_process
 from tuner.training.stage_marks import Stage
 
 # What hooks saw of somebody else's training.
@@ -91,7 +100,7 @@ class Hooks:
         self._on_network = on_network
         self._ended = ended
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._recorder: Recorder = recorder_for(self._device, captured=False)
+        self._recorder: Recorder = recorder_for(self._device)
         self._recording = False
         self._optimizer: Any = None
         self._number = 0
@@ -100,11 +109,6 @@ class Hooks:
         self._searching: Any = None
         self._on_network_hooks: list[Any] = []
         self._moments: list[tuple[Any, bool, bool]] = []
-
-    @property
-    def last(self) -> int:
-        """The number of the last step that is wanted."""
-        return SETTLE + ROUNDS * (self._block + self._recorded)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -156,7 +160,7 @@ class Hooks:
         self._recorder(Stage.TRANSFER if copied else Stage.OTHER)
         return found
 
-    def _looking_for_network(self, module: nn.Module, args: Any) -> None:
+    def _looking_for_network(self, module: nn.Module, *_: Any) -> None:
         """The outermost module that is called in training, until a step has made sure of it."""
         found = self.seen.network
         if not module.training or not torch.is_grad_enabled() or found is module:
@@ -165,7 +169,6 @@ class Hooks:
             return
         if found is None or any(inner is found for inner in module.modules()):
             self.seen.network = module
-        del args
 
     def _entered(self, module: nn.Module, args: Any, named: Any) -> None:
         training = torch.is_grad_enabled() and module.training
@@ -178,8 +181,7 @@ class Hooks:
         if tensor is not None and tensor.ndim and self._number >= SETTLE:
             self.seen.samples += tensor.shape[0]
 
-    def _left(self, module: nn.Module, args: Any, output: Any) -> None:
-        del args, output
+    def _left(self, module: nn.Module, *_: Any) -> None:
         training = torch.is_grad_enabled() and module.training
         self.mark(Stage.FORWARD if training else Stage.VALIDATION)
 
@@ -189,8 +191,7 @@ class Hooks:
         self.mark(Stage.BACKWARD)
         return found
 
-    def _before_step(self, optimizer: Any, args: Any, named: Any) -> None:
-        del args, named
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self._optimizer is None:
             self._optimizer = optimizer
         network = self.seen.network
@@ -199,8 +200,7 @@ class Hooks:
                 if parameter.grad is not None and bool(parameter.grad.any()):
                     self.seen.alive.add(name)
 
-    def _after_step(self, optimizer: Any, args: Any, named: Any) -> None:
-        del args, named
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
         self.mark(Stage.OPTIMISER)
         if optimizer is not self._optimizer:
             return
@@ -233,7 +233,7 @@ class Hooks:
         within = done % (self._block + self._recorded)
         if within == 0:
             self._stop_recording()
-            self._moments.append((self._moment(), False, True))
+            self._moments.append((moment(self._device), False, True))
         elif within == self._block:
             self._recorder.start()
             self._recording = True
@@ -243,7 +243,7 @@ class Hooks:
         if self._recording:
             self.seen.recorded_steps += 1
         else:
-            self._moments.append((self._moment(), self._validated, False))
+            self._moments.append((moment(self._device), self._validated, False))
         self._validated = False
 
     def _finish(self) -> None:
@@ -262,13 +262,6 @@ class Hooks:
             self._stop_recording()
             self._reckon()
 
-    def _moment(self) -> Any:
-        if self._device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
-
     def _reckon(self) -> None:
         """From moments to seconds; a block begins with a moment of its own."""
         if self._device.type == "cuda":
@@ -276,19 +269,14 @@ class Hooks:
         before: Any = None
         usual: list[float] = []
         validated: list[float] = []
-        for moment, after_validation, begins in self._moments:
+        for now, after_validation, begins in self._moments:
             if before is not None and not begins:
-                (validated if after_validation else usual).append(self._between(before, moment))
-            before = moment
+                (validated if after_validation else usual).append(seconds_between(before, now))
+            before = now
         self.seen.steps = usual
         if usual:
             middle = sorted(usual)[len(usual) // 2]
             self.seen.validations = [max(0.0, took - middle) for took in validated]
-
-    def _between(self, before: Any, after: Any) -> float:
-        if self._device.type != "cuda":
-            return float(after - before)
-        return float(before.elapsed_time(after)) / 1000
 
     def _know_loader(self) -> None:
         loader, found = self._last_loader, self.seen.loader
@@ -308,23 +296,15 @@ class Hooks:
         for hook in self._on_network_hooks:
             hook.remove()
 
-    def recording(self) -> Recording | None:
-        """All recorded steps together."""
-        return merged(self.seen.recordings) if self.seen.recordings else None
-
-    @contextmanager
-    def _replaced(self, kind: Any, name: str, by: Callable[..., Any]) -> Iterator[None]:
+    @staticmethod
+    def _replaced(kind: type, name: str, by: Callable[..., Any]) -> AbstractContextManager[None]:
         plain = getattr(kind, name)
 
         @functools.wraps(plain)
         def method(self_: Any, *args: Any, **named: Any) -> Any:
             return by(plain, self_, *args, **named)
 
-        setattr(kind, name, method)
-        try:
-            yield
-        finally:
-            setattr(kind, name, plain)
+        return replaced(kind, {name: method})
 
 
 # What hooks saw, as plain data that goes from one process to another.
@@ -332,7 +312,8 @@ class Hooks:
 
 def numbers_of(hooks: Hooks) -> dict[str, Any]:
     """Times in seconds, memory in bytes."""
-    seen, recorded = hooks.seen, hooks.recording()
+    seen = hooks.seen
+    recorded = merged(seen.recordings) if seen.recordings else None
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda" if on_gpu else "cpu")
     return {
@@ -345,7 +326,7 @@ def numbers_of(hooks: Hooks) -> dict[str, Any]:
         "samples_a_step": seen.samples / seen.sampled_steps if seen.sampled_steps else 0,
         "loader": asdict(seen.loader),
         "network": "" if seen.network is None else type(seen.network).__name__,
-        "how": HOW[type(recorder_for(device, captured=False))],
+        "how": HOW[type(recorder_for(device))],
         "setup_s": seen.setup_s,
-        "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else Watching.peak_of_process(),
+        "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else peak_memory_of_process(),
     }

@@ -2,25 +2,214 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import math
 import statistics
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import pairwise
+from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from tuner.bench.kernels import is_kernel
-from tuner.config import RunConfig
+from tuner.bench.contender import is_kernel, reader
+from tuner.bench.entrants import stop_after
+from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError, first_line
 from tuner.models.out_of_memory import out_of_memory
-from tuner.profile.profile_records import Pace, Stages
-from tuner.profile.recorders import HOW, Recording, ReplayRecorder, merged, recorder_for, recording
-from tuner.profile.timed_training import Patch, Running, Stretch, running
-from tuner.training.stage_marks import Stage, unmarked
+from tuner.models.registry import build_model
+from tuner.profile.profile_records import (
+    HOW,
+    Pace,
+    Recording,
+    ReplayRecorder,
+    Stages,
+    merged,
+    moment,
+    recorder_for,
+    recording,
+    seconds_between,
+)
+from tuner.training.batching import Shuffles
+from tuner.training.checks import check_settings
+from tuner.training.determinism import arithmetic, seeded
+from tuner.training.engines.choose import make_engine
+from tuner.training.engines.interface import Engine
+from tuner.training.stage_marks import Mark, Stage, unmarked
 from tuner.trial.survival import lost_context
+
+# A configuration on its engine, driven as `fit` drives it, a stretch at a time.
+
+
+Patch = Callable[[nn.Module], AbstractContextManager[object]]
+"""Changes a network on its device for as long as the context lasts."""
+
+TICKS = 60
+"""Stretches that the throughput is looked at in: a moment is noted at the end of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some steps in a row."""
+
+    seconds: float
+    steps: int
+    windows: int
+    ticks: tuple[float, ...] = ()
+    """Seconds a step, of each of as many equal parts."""
+
+
+class Running:
+    """One training that is set up and can go on for as many steps as somebody wants."""
+
+    def __init__(
+        self, config: RunConfig, data: DeviceData, engine: Engine, shuffles: Shuffles
+    ) -> None:
+        self.config = config
+        self.engine = engine
+        self.setup_s = 0.0
+        self.n_windows = len(data.train)
+        size = config.hyperparameters.batch_size * config.accumulate
+        self.batch_size = min(size, self.n_windows)
+        """Windows of a step: of all batches of an update."""
+        self.device = data.minimum.device
+        self._shuffles = shuffles
+        self._best = engine.snapshot()
+        self._read = reader(self.device)
+
+    @property
+    def batches(self) -> int:
+        """Of an epoch."""
+        return math.ceil(self.n_windows / self.batch_size)
+
+    @property
+    def captured(self) -> bool:
+        return self.engine.backend is not Backend.EAGER and self.device.type == "cuda"
+
+    def steps(self, wanted: int, *, ticking: bool = False) -> Stretch:
+        """Train for so many steps, of as many epochs as that takes; waits for the device."""
+        done = windows = 0
+        began = self._read()
+        ticker = _Ticker(self.device, max(1, wanted // TICKS)) if ticking else None
+        stepped = (lambda: None) if ticker is None else ticker.stepped
+        while done < wanted:
+            now = min(wanted - done, self.batches)
+            trained = self.engine.train_epoch(
+                self._shuffles.next(),
+                self.config.hyperparameters.learning_rate,
+                stop_after(now, stepped),
+            )
+            done += now
+            windows += trained.n_windows
+        ended = self._read()
+        return Stretch(ended - began, done, windows, () if ticker is None else ticker.seconds())
+
+    def validate(self) -> float:
+        """Seconds of a whole pass."""
+        began = self._read()
+        self.engine.validation_loss().tolist()
+        return self._read() - began
+
+    def loss_is_finite(self) -> bool:
+        """Of the validation windows, as it is trained by now."""
+        return bool(self.engine.validation_loss().isfinite().all())
+
+    def between(self) -> float:
+        """Seconds of what else an epoch has: the next permutation, the best weights kept."""
+        began = self._read()
+        self._shuffles.draw_ahead()
+        self._best.take(self.engine.model)
+        return self._read() - began
+
+
+class _Ticker:
+    """Notes a moment after every so many steps."""
+
+    def __init__(self, device: torch.device, every: int) -> None:
+        self._device = device
+        self._every = every
+        self._steps = 0
+        self._moments: list[Any] = [moment(device)]
+
+    def stepped(self) -> None:
+        self._steps += 1
+        if self._steps % self._every == 0:
+            self._moments.append(moment(self._device))
+
+    def seconds(self) -> tuple[float, ...]:
+        pairs = pairwise(self._moments)
+        return tuple(seconds_between(before, after) / self._every for before, after in pairs)
+
+
+@contextmanager
+def running(
+    config: RunConfig,
+    data: DeviceData,
+    *,
+    mark: Mark = unmarked,
+    patch: Patch | None = None,
+) -> Iterator[Running]:
+    """The training, set up and warmed up; everything is given back at the end.
+
+    Raises:
+        UsageError: settings with which no training is possible here.
+    """
+    check_settings(config, data.shapes)
+    device = data.minimum.device
+    began = time.perf_counter()
+    with (
+        arithmetic(config.training.precision),
+        seeded(config.seed, device) as generator,
+    ):
+        model = build_model(config.architecture, data.shapes, config.hyperparameters).to(device)
+        if not any(each.requires_grad for each in model.parameters()):
+            name = config.architecture.model
+            raise UsageError(f"{name}: has no parameters that could be trained")
+        with nullcontext() if patch is None else patch(model):
+            engine = _engine(config, data, model, marked=mark is not unmarked)
+            try:
+                engine.mark_with(mark)
+                engine.warm_up()
+                found = Running(config, data, engine, Shuffles(generator, len(data.train), device))
+                found._read()  # noqa: SLF001 - set-up is over when the device has done it
+                found.setup_s = time.perf_counter() - began
+                yield found
+            finally:
+                engine.close()
+                del engine
+    _give_back(device)
+
+
+def _engine(config: RunConfig, data: DeviceData, model: nn.Module, *, marked: bool) -> Engine:
+    """As `make_engine`; marked, the fused kernels follow each other one by one.
+
+    A kernel that starts while the one before still runs may have nothing between.
+    """
+    engine = make_engine(config, data, model)
+    if not marked or engine.backend is not Backend.TRITON:
+        return engine
+    from tuner.models.fused.launch_order import Launching
+    from tuner.models.tsmixer import TSMixer
+    from tuner.training.engines.captured import capture_streams
+    from tuner.training.engines.fused.fused_engine import TritonEngine
+
+    engine.close()
+    assert isinstance(model, TSMixer), "the fused kernels serve no other network"
+    side = capture_streams(data.minimum.device)[1]
+    return TritonEngine(config, data, model, Launching(early=False, side=side))
+
+
+def _give_back(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
 
 # The stages of a captured step: read off timing events in its graph, or off markers in a trace.
 
@@ -40,19 +229,11 @@ BY_MARKERS = (
 )
 
 
-class MarkerRecorder:
+class MarkerRecorder(ReplayRecorder):
     """Launches a marker at each boundary of the step that is captured first."""
 
-    def __init__(self) -> None:
-        self.stages: list[Stage] = []
-        self._full = False
-
-    def __call__(self, stage: Stage) -> None:
-        if self._full or not torch.cuda.is_current_stream_capturing():
-            return
+    def _marked(self) -> None:
         torch.cuda._sleep(1)  # type: ignore[no-untyped-call]  # noqa: SLF001 - the only kernel that torch has for doing nothing
-        self.stages.append(stage)
-        self._full = len(self.stages) > 1 and stage is Stage.OTHER
 
 
 def of_capture(config: RunConfig, data: DeviceData) -> tuple[Recording | None, str]:
@@ -76,7 +257,8 @@ def _by_events(config: RunConfig, data: DeviceData) -> Recording:
         found.steps(SETTLE)
         seen = []
         for _ in range(REPLAYS):
-            found.steps(_in_a_row(found))
+            # Full batches only: the last one may be short, and is another graph.
+            found.steps(max(1, min(IN_A_ROW, found.n_windows // found.batch_size)))
             seen.append(recorder.stop())
     whole = merged(seen)
     mean = {stage: seconds / len(seen) for stage, seconds in whole.seconds.items()}
@@ -94,7 +276,7 @@ def _by_markers(config: RunConfig, data: DeviceData) -> Recording:
     kernels = [
         (event.name, event.time_range.start / 1e6, event.time_range.end / 1e6) for event in events
     ]
-    return between_markers(kernels, recorder.stages)
+    return between_markers(kernels, [stage for stage, _ in recorder.marks])
 
 
 def between_markers(
@@ -116,11 +298,6 @@ def between_markers(
     return recording([(stage, end - ends[0]) for stage, end in pairs])
 
 
-def _in_a_row(found: Running) -> int:
-    """Full batches only: the last one may be short, and is another graph."""
-    return max(1, min(IN_A_ROW, found.n_windows // found.batch_size))
-
-
 ROUNDS = 3
 """Recorded and unrecorded steps take turns: what else the machine does meets both."""
 
@@ -134,6 +311,7 @@ PASSES = 3
 """Of validation, and of what lies between epochs, one after each of the first turns: their median.
 """
 
+_Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
@@ -179,22 +357,27 @@ class Measured:
     """That these are of."""
 
 
-def measure(
-    config: RunConfig,
-    data: DeviceData,
-    *,
-    steps: int,
-    began: Callable[[Running, float], None] = lambda _running, _step_s: None,
-) -> Measured:
-    """Pace, stages and throughput of a configuration; `began` is told of a step's seconds, roughly.
+def guarded(work: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Memory that runs out becomes a `NoMemoryError`, once all that held it is gone."""
 
-    Raises:
-        UsageError: settings with which no training is possible here.
-        NoMemoryError: it does not fit.
-    """
-    return guarded(lambda: _measured(config, data, steps, began))
+    @functools.wraps(work)
+    def made(*args: _Given.args, **named: _Given.kwargs) -> _Result:
+        try:
+            return work(*args, **named)
+        except Exception as error:
+            if (reason := out_of_memory(error)) is None:
+                raise
+            said, lost = first_line(reason), lost_context(error)
+            del reason
+        gc.collect()  # only out here are the frames gone, and with them what they held
+        if torch.cuda.is_available() and not lost:
+            torch.cuda.empty_cache()
+        raise NoMemoryError(said)
+
+    return made
 
 
+@guarded
 def measure_pace(
     config: RunConfig,
     data: DeviceData,
@@ -210,33 +393,14 @@ def measure_pace(
         UsageError: settings with which no training is possible here.
         NoMemoryError: it does not fit.
     """
-
-    def paced() -> tuple[Paced, Paced | None]:
-        mine, others = _Turns(), _Turns()
-        with running(config, data, patch=patch) as found:
-            found.steps(SETTLE)
-            for turn in range(TURNS):
-                mine.take(found, max(1, steps // TURNS), whole=turn < PASSES)
-                if beside is not None:
-                    others.take(beside, max(1, steps // TURNS), whole=turn < PASSES)
-            return _paced(found, mine), None if beside is None else _paced(beside, others)
-
-    return guarded(paced)
-
-
-def guarded(work: Callable[[], _Result]) -> _Result:
-    """Memory that runs out becomes a `NoMemoryError`, once all that held it is gone."""
-    try:
-        return work()
-    except Exception as error:
-        if (reason := out_of_memory(error)) is None:
-            raise
-        said, lost = first_line(reason), lost_context(error)
-        del reason
-    gc.collect()  # only out here are the frames gone, and with them what they held
-    if torch.cuda.is_available() and not lost:
-        torch.cuda.empty_cache()
-    raise NoMemoryError(said)
+    mine, others = _Turns(), _Turns()
+    with running(config, data, patch=patch) as found:
+        found.steps(SETTLE)
+        for turn in range(TURNS):
+            mine.take(found, max(1, steps // TURNS), whole=turn < PASSES)
+            if beside is not None:
+                others.take(beside, max(1, steps // TURNS), whole=turn < PASSES)
+        return _paced(found, mine), None if beside is None else _paced(beside, others)
 
 
 def _paced(found: Running, turns: _Turns) -> Paced:
@@ -257,10 +421,20 @@ def _paced(found: Running, turns: _Turns) -> Paced:
     return Paced(pace, found.engine.backend.value, found.engine.fallback)
 
 
-def _measured(
-    config: RunConfig, data: DeviceData, steps: int, began: Callable[[Running, float], None]
+@guarded
+def measure(
+    config: RunConfig,
+    data: DeviceData,
+    *,
+    steps: int,
+    began: Callable[[Running, float], None] = lambda _running, _step_s: None,
 ) -> Measured:
-    device = data.minimum.device
+    """Pace, stages and throughput of a configuration; `began` is told of a step's seconds, roughly.
+
+    Raises:
+        UsageError: settings with which no training is possible here.
+        NoMemoryError: it does not fit.
+    """
     with running(config, data) as found:
         began(found, found.steps(SETTLE).seconds / SETTLE)
         # The longest stretch comes first: a throughput that falls is seen from its start.
@@ -270,7 +444,7 @@ def _measured(
         seen = _in_turns(found, turns, max(1, steps // ROUNDS), record=not captured)
         paced = _paced(found, turns)
     recorded = merged(seen) if seen else None
-    how = HOW[type(recorder_for(device, captured=False))]
+    how = HOW[type(recorder_for(data.minimum.device))]
     n_recorded = len(seen) * max(1, steps // ROUNDS)
     if captured:
         recorded, how = of_capture(config, data)
@@ -281,7 +455,7 @@ def _measured(
 
 def _in_turns(found: Running, turns: _Turns, steps: int, *, record: bool) -> list[Recording]:
     """Unrecorded stretches go to the turns; recorded ones between them come back."""
-    recorder = recorder_for(found.device, captured=False)
+    recorder = recorder_for(found.device)
     seen = []
     for _ in range(ROUNDS):
         turns.take(found, steps, whole=True)

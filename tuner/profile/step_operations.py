@@ -1,22 +1,28 @@
-"""What a step launches, by torch.profiler: the top of a table, kernels, tensor cores, a trace."""
+"""What a step launches, and how busy the machine is meanwhile, as torch.profiler, NVML and psutil
+say it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import psutil
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from tuner.bench.kernels import is_kernel
+from tuner.bench.contender import is_kernel
+from tuner.bench.rounds import UtilisationSampler
+from tuner.devices import CpuCores, Gpu
 from tuner.errors import first_line
-from tuner.profile.profile_records import Operation, Operations
+from tuner.profile.profile_records import Busy, Operation, Operations
 
 STEPS = 3
 TOP = 10
@@ -118,3 +124,56 @@ def _top(found: list[tuple[str, int, float]], steps: int) -> tuple[Operation, ..
         Operation(name=name, calls=calls / steps, seconds=took / steps)
         for name, calls, took in sorted(found, key=lambda each: -each[2])[:TOP]
     )
+
+
+# How busy GPU, process and cores are while something runs: NVML and psutil say it.
+
+
+WATCHED_S = 2.0
+"""On a GPU: NVML's figure is a mean over up to a second."""
+
+
+class Watching:
+    """From the beginning of the `with` block to its end; then `busy` is what was seen.
+
+    Args:
+        gpu: to be watched beside the host; None for none.
+        cores: those whose figures are wanted; None for all.
+    """
+
+    def __init__(self, gpu: Gpu | None, cores: Sequence[int] | None = None) -> None:
+        self.busy = Busy()
+        self._sampler = None if gpu is None else UtilisationSampler(gpu)
+        self._cores = cores
+        self._process = psutil.Process()
+        self._began = 0.0
+
+    def __enter__(self) -> Self:
+        if self._sampler is not None:
+            self._sampler.__enter__()
+        psutil.cpu_percent(percpu=True)
+        self._process.cpu_percent()
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        window = self._began, time.perf_counter()
+        cores = psutil.cpu_percent(percpu=True)
+        process, gpu = self._process.cpu_percent(), None
+        if self._sampler is not None:
+            self._sampler.__exit__()
+            gpu = self._sampler.median(window)
+        wanted = cores if self._cores is None else [cores[core] for core in self._cores]
+        self.busy = Busy(gpu=gpu, process=process, cores=tuple(wanted))
+
+
+def busy_during(work: Callable[[], object], device: Gpu | CpuCores) -> Busy:
+    """What the machine was at while `work` ran; on a GPU it is repeated for `WATCHED_S`."""
+    gpu = device if isinstance(device, Gpu) else None
+    cores = device.cores if isinstance(device, CpuCores) else None
+    with Watching(gpu, cores) as watching:
+        began = time.perf_counter()
+        work()
+        while gpu is not None and time.perf_counter() - began < WATCHED_S:
+            work()
+    return watching.busy

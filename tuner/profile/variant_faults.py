@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -132,7 +133,7 @@ def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.devi
     named again.
     """
     forward()
-    whole, seen = min((_pass(model, forward, device) for _ in range(PASSES)), key=_duration)
+    whole, seen = min((_pass(model, forward, device) for _ in range(PASSES)), key=itemgetter(0))
     found = []
     for (name, kind, *_), alike in seen.calls.items():
         calls = [alike[place][0] for place in most_apart([traced for _, traced in alike])]
@@ -157,10 +158,6 @@ def _pass(
         forward()
         synchronize()
         return time.perf_counter() - began, seen
-
-
-def _duration(found: tuple[float, _Seen]) -> float:
-    return found[0]
 
 
 @contextmanager
@@ -239,16 +236,19 @@ def step_s(
     times a part of it.
     """
     weights = [w for w in model.parameters() if w.requires_grad]
+    passes_s = _fastest(lambda: there_and_back(forward, weights), device)
+    return passes_s + _fastest(_update(weights, fused=fused), device)
 
-    def work() -> None:
-        outputs = [
-            each.float().sum()
-            for each in tree_leaves(forward())
-            if isinstance(each, Tensor) and each.requires_grad
-        ]
+
+def there_and_back(forward: Callable[[], object], weights: Sequence[Tensor]) -> None:
+    """A forward and a backward pass; weights stay as they are."""
+    outputs = [
+        each.float().sum()
+        for each in tree_leaves(forward())
+        if isinstance(each, Tensor) and each.requires_grad
+    ]
+    if outputs:
         torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
-
-    return _fastest(work, device) + _fastest(_update(weights, fused=fused), device)
 
 
 def saved_share(loop_s: float, one_s: float, whole_s: float) -> float:

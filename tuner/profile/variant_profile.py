@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import torch
 
+from tuner.bench.contender import trained_with, with_batch
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Gpu, Watch
@@ -18,8 +19,7 @@ from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.host import free_memory_bytes
 from tuner.errors import TunerError
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.profile.advice_order import Tell, of_falling, silent, told, trend_of
-from tuner.profile.machine_load import busy_during
+from tuner.profile.profile_page import seconds
 from tuner.profile.profile_records import (
     ADVICE,
     MEMORY,
@@ -29,13 +29,15 @@ from tuner.profile.profile_records import (
     Busy,
     Operations,
     Profile,
+    Tell,
+    of_falling,
+    silent,
+    told,
+    trend_of,
 )
-from tuner.profile.profile_words import seconds
-from tuner.profile.settings_to_try import Situation, candidates
-from tuner.profile.stage_times import Measured, NoMemoryError, guarded, measure
-from tuner.profile.step_operations import STEPS, operations
-from tuner.profile.timed_training import Running, running
-from tuner.profile.tried_advice import MOST_S, DeviceLostError, Trials
+from tuner.profile.stage_times import Measured, NoMemoryError, Running, guarded, measure, running
+from tuner.profile.step_operations import STEPS, busy_during, operations
+from tuner.profile.tried_advice import MOST_S, DeviceLostError, Situation, Trials, candidates
 from tuner.profile.variant_faults import faults_in
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.stage_marks import Stage
@@ -83,19 +85,19 @@ def _at(config: RunConfig, data: DeviceData, size: int, before: Sequence[AtBatch
         free = free_memory_bytes()
         if expected > SPARE * free:
             why = f"not tried: about {expected / 1e9:.1f} GB of {free / 1e9:.1f} GB that are free"
-            return AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=why)
-    sizes = replace(config.hyperparameters, batch_size=size)
+            return AtBatch(size, None, None, why)
     try:
-        return guarded(lambda: _measured(replace(config, hyperparameters=sizes), data))
+        return _measured(with_batch(config, size), data)
     except NoMemoryError as error:
         failure = f"out of memory: {error}"
     except (TunerError, RuntimeError) as error:
         if lost_context(error):
             raise
         failure = on_one_line(error)
-    return AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=failure)
+    return AtBatch(size, None, None, failure)
 
 
+@guarded
 def _measured(config: RunConfig, data: DeviceData) -> AtBatch:
     device = data.minimum.device
     on_gpu = device.type == "cuda"
@@ -108,11 +110,8 @@ def _measured(config: RunConfig, data: DeviceData) -> AtBatch:
         found.steps(SETTLE)
         took = found.steps(SIZE_STEPS)
         peak_bytes = torch.cuda.max_memory_allocated(device) if on_gpu else peak.n_bytes
-    return AtBatch(
-        batch_size=config.hyperparameters.batch_size,
-        peak_bytes=peak_bytes,
-        step_s=took.seconds / took.windows * config.hyperparameters.batch_size,
-    )
+    batch_size = config.hyperparameters.batch_size
+    return AtBatch(batch_size, peak_bytes, took.seconds / took.windows * batch_size)
 
 
 class _PeakOfProcess:
@@ -180,7 +179,7 @@ def profile_variant(
     watch = Watch(device)
     choice = what_auto_means(config, data)
     if choice is not None:  # as the first trial of a study does
-        config = replace(config, training=config.training.but(backend=choice.backend))
+        config = trained_with(config, backend=choice.backend)
     announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
 
     def began(found: Running, step_s: float) -> None:
@@ -326,7 +325,7 @@ def _as_far_as_it_goes(tries: Iterable[Advice]) -> Iterator[Advice]:
         yield from tries
     except DeviceLostError as lost:
         yield lost.advice
-        yield Advice(change="all else", why="", outcome="not tried: the device was lost before")
+        yield Advice(change="all else", outcome="not tried: the device was lost before")
 
 
 def _settings(config: RunConfig, measured: Measured, data: DeviceData) -> dict[str, object]:

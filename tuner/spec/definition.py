@@ -187,7 +187,7 @@ class StudyDefinition:
 
     @property
     def keeps_last_block(self) -> bool:
-        """Only a confirmation forecasts the last block of the test split (`tuner.data.origins`)."""
+        """Only a confirmation forecasts the last block of the test split (`tuner.data.prepare`)."""
         return self.mql_split == MqlSplit.ORIGINS
 
     def as_dict(self) -> dict[str, Any]:

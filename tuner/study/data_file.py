@@ -12,7 +12,7 @@ from pathlib import Path
 from optuna.study import Study
 from pydantic import TypeAdapter
 
-from tuner.data.remote import file_in
+from tuner.data.cache import file_in
 from tuner.data.source_kinds import CsvSource, FileSource, OwnFile, ParquetSource
 from tuner.data.task import Task
 from tuner.errors import DataError, UsageError

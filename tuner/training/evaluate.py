@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.config import Objective
-from tuner.data.origins import TestWindows, blocks_of
+from tuner.data.prepare import TestWindows, blocks_of
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.models.out_of_memory import out_of_memory
 from tuner.training.batching import batches

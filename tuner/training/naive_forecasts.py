@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tuner.data.origins import TestWindows
+from tuner.data.prepare import TestWindows
 from tuner.data.times import season_rows
 from tuner.data.windows import DeviceData
 from tuner.training.evaluate import Evaluation, evaluate

@@ -15,7 +15,7 @@ import torch
 from optuna.trial import TrialState
 
 from tuner.config import Hyperparameters, RunConfig, StopReason
-from tuner.data.origins import TestWindows
+from tuner.data.prepare import TestWindows
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
 from tuner.devices.backend_rules import BackendChoice

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.data.cache import file_in, url_of
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.remote import file_in, url_of
 from tuner.data.source_kinds import OF_FILES, FileSource
 from tuner.data.task import Task, load_task
 from tuner.errors import DataError

@@ -10,8 +10,7 @@ import torch
 
 from tests.support.present import present
 from tuner.bench.contender import Job
-from tuner.bench.ladder import Ladder, ladder_rows, make_ladder, train_rungs
-from tuner.bench.ladder.to_convergence import in_capture
+from tuner.bench.ladder import Ladder, in_capture, ladder_rows, make_ladder, train_rungs
 from tuner.bench.rounds import run_bench
 from tuner.config import Precision
 from tuner.data.prepare import prepare

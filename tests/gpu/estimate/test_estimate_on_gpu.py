@@ -18,13 +18,8 @@ from tuner.data.prepare import prepare
 from tuner.data.source_kinds import DemoSource
 from tuner.data.task import Task, load_task
 from tuner.devices import Gpu, list_gpus
-from tuner.estimate.cost_sizes import hyperparameters_of, largest_size
-from tuner.estimate.measuring.measuring_process import (
-    STEP,
-    MeasuringProcess,
-    Subject,
-    largest_batch,
-)
+from tuner.estimate.cost_model import hyperparameters_of, largest_size
+from tuner.estimate.measuring_process import STEP, MeasuringProcess, Subject, largest_batch
 from tuner.launch.plan import definition_of
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file

@@ -14,10 +14,9 @@ from tuner.config import Architecture, Backend, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import list_gpus
 from tuner.profile.profile_records import Advice
-from tuner.profile.settings_to_try import Candidate, Situation, candidates
-from tuner.profile.stage_times import _by_events, _by_markers, measure
+from tuner.profile.stage_times import _by_events, _by_markers, measure, running
 from tuner.profile.step_operations import operations
-from tuner.profile.timed_training import running
+from tuner.profile.tried_advice import Candidate, Situation, candidates
 from tuner.profile.variant_profile import Wanted, profile_variant
 from tuner.training import fit
 from tuner.training.stage_marks import Stage
@@ -91,7 +90,7 @@ def test_a_capture_without_a_recorder_holds_nothing_of_it(cuda_data: DeviceData)
             launched = operations(lambda: found.steps(2), torch.device("cuda"), steps=2, trace=None)
         return launched.kernels
 
-    from tuner.profile.recorders import ReplayRecorder
+    from tuner.profile.profile_records import ReplayRecorder
 
     assert kernels(None) == kernels(ReplayRecorder())
 
@@ -102,7 +101,10 @@ def test_a_whole_profile_with_advice_names_kernels_memory_and_utilisation(
     """Of what it would try, a captured step alone: the rest is compiled for a minute."""
 
     def captured_step(now: Situation) -> Iterator[Candidate | Advice]:
-        return (each for each in candidates(now) if each.change.startswith("backend graph"))
+        for each in candidates(now):
+            advice = each.advice if isinstance(each, Candidate) else each
+            if advice.change.startswith("backend graph"):
+                yield each
 
     monkeypatch.setattr("tuner.profile.variant_profile.candidates", captured_step)
     gpu = list_gpus({})[0]

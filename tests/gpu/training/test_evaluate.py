@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from tests.support.backend_trainings import config_of
 from tuner.config import Backend
-from tuner.data.origins import TestWindows
-from tuner.data.prepare import PreparedData
+from tuner.data.prepare import PreparedData, TestWindows
 from tuner.data.windows import DeviceData, to_device
 from tuner.models.registry import build_model
 from tuner.training import evaluate

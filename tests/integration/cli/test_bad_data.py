@@ -14,7 +14,7 @@ from tests.support.refusals import refused
 from tests.support.small_csv import TASK, csv_lines
 from tests.support.small_study import TASK_TOML, write_files
 from tuner.cli.main import main
-from tuner.data import remote
+from tuner.data import cache as data_cache
 
 LAUNCH = ("launch", "--task", "demo", "--cpu", "--variant", "rmsnorm")
 CSV_TASK = TASK.replace("small", "mine")
@@ -127,9 +127,9 @@ def test_etth_without_a_network_fails_within_seconds(
 ) -> None:
     """The network here is a proxy that takes the connection and never answers: the slowest way to
     have none. Of the seconds it may take this waits for a part of one."""
-    assert remote.SILENCE_S <= 10
+    assert data_cache.SILENCE_S <= 10
     monkeypatch.setattr(urllib.request, "_opener", None)  # another test may have made one
-    monkeypatch.setattr(remote, "SILENCE_S", 0.25)
+    monkeypatch.setattr(data_cache, "SILENCE_S", 0.25)
     cache, work = tmp_path / "cache", tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)

@@ -17,8 +17,8 @@ from tests.support.small_estimates import ROOM, Small, told
 from tuner.cli.app import app
 from tuner.config import Hyperparameters
 from tuner.devices import CpuCores
-from tuner.estimate.cost_sizes import key_of, size_of
-from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject, measured_costs
+from tuner.estimate.cost_model import key_of, size_of
+from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
 from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 
 
@@ -71,7 +71,7 @@ class MadeUp:
 
     def measured(self, **options: Any) -> tuple[MeasuredSize, ...]:
         with pytest.MonkeyPatch.context() as patch:
-            clock = "tuner.estimate.measuring.measuring_process.time.monotonic"
+            clock = "tuner.estimate.measuring_process.time.monotonic"
             patch.setattr(clock, lambda: self.now)
             return measured_costs(self, **options).sizes  # type: ignore[arg-type]
 

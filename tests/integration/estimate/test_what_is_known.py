@@ -15,8 +15,8 @@ from tests.support.present import present
 from tests.support.small_estimates import Small, told
 from tuner.cli.app import app
 from tuner.cli.estimate import known_or_measured
-from tuner.estimate.measuring.measuring_process import MeasuringProcess
-from tuner.estimate.search_hours import ended_trials
+from tuner.estimate.foretold import ended_trials
+from tuner.estimate.measuring_process import MeasuringProcess
 from tuner.estimate.size_costs import SizeCosts
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
@@ -43,9 +43,7 @@ def test_what_is_not_as_it_was_is_said_with_what_it_takes_now(
     written: list[SizeCosts] = []
     monkeypatch.setattr("tuner.estimate.size_costs.kept", lambda _key: before)
     monkeypatch.setattr("tuner.estimate.size_costs.keep", lambda _key, new: written.append(new))
-    monkeypatch.setattr(
-        "tuner.estimate.measuring.measuring_process.measured_costs", lambda *_, **__: found
-    )
+    monkeypatch.setattr("tuner.estimate.measuring_process.measured_costs", lambda *_, **__: found)
     now, doubts = known_or_measured(process, 1.0, again=False)
     took = f"{found.sizes[0].epoch_s:.3g} s an epoch"
     said = f"the default does not take what it took then but {took}: {sizes} sizes were measured"

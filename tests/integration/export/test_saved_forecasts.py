@@ -17,7 +17,7 @@ import torch
 from tests.support.small_models import HYPERPARAMETERS, save_untrained, table, task_of
 from tuner import load_model
 from tuner.config import Architecture
-from tuner.data.inference import Scaling
+from tuner.data.recent_rows import Scaling
 from tuner.errors import UsageError
 from tuner.training.forecasts import crosses
 

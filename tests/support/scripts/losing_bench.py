@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tuner.bench.contender import Round
-from tuner.bench.ours import Ours
+from tuner.bench.entrants import Ours
 from tuner.cli import main
 
 run = Ours.run

@@ -18,7 +18,7 @@ class _FellBack(EagerEngine):
 def test_a_backend_that_does_not_serve_the_network_drops_out_with_the_reason(
     job: Job, data: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.bench.ours.make_engine", _FellBack)
+    monkeypatch.setattr("tuner.bench.entrants.make_engine", _FellBack)
     plan = make_plan(
         job,
         data,

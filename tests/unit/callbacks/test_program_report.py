@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.told_programs import tell
 from tuner.callbacks import Report, trial_to_run
-from tuner.callbacks.program_report import NotUnderTunerError, PausedClock, refuse_other_clock
+from tuner.callbacks.program_report import NotUnderTunerError, PausedClock, ReportsItself
 from tuner.trial.program.program_lines import Started
 
 
@@ -99,7 +99,7 @@ def test_a_callback_of_another_clock_is_refused(
 ) -> None:
     tell(monkeypatch, tmp_path)
     with pytest.raises(NotUnderTunerError, match='say clock = "lightning" under'):
-        refuse_other_clock("lightning", "LightningReport")
+        ReportsItself("lightning")
 
 
 def test_a_paused_clock_counts_what_lies_between(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,16 @@ from pathlib import Path
 import pytest
 
 from tuner.cli import main
-from tuner.profile.advice_order import Tell
-from tuner.profile.profile_records import ADVICE, MEMORY, OPERATIONS, AtBatch, Pace, Profile, Stages
+from tuner.profile.profile_records import (
+    ADVICE,
+    MEMORY,
+    OPERATIONS,
+    AtBatch,
+    Pace,
+    Profile,
+    Stages,
+    Tell,
+)
 from tuner.training.stage_marks import Stage
 
 FIRST = Profile(

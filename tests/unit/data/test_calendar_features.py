@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.data.calendar_features import PERIODS, calendar_columns
+from tuner.data.series import PERIODS, calendar_columns
 
 
 @given(st.datetimes(min_value=datetime(1800, 1, 1), max_value=datetime(2300, 1, 1)))  # noqa: DTZ001

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.small_csv import LONG, TASK, csv_lines
 from tuner.config import Objective
-from tuner.data.facts import facts_of, objective_shares
+from tuner.data.prepare import facts_of, objective_shares
 from tuner.data.series import Series
 from tuner.data.task import Task
 

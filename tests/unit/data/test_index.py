@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from tests.support.small_csv import TASK, csv_lines
-from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData
+from tuner.data.recent_rows import Scaling, last_windows
 from tuner.data.task import Task, load_task
 from tuner.errors import DataError, UsageError
 

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.recent_rows import observed, rows_of, timestamp
+from tuner.data.recent_rows import Scaling, last_windows, observed, rows_of, timestamp
 from tuner.data.source_kinds import CsvSource
 from tuner.data.task import Task
 from tuner.errors import DataError, TunerError, UsageError

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.simulated_runs import changed, prepared_of, small_runs
-from tuner.data.facts import facts_of
-from tuner.data.prepare import PreparedData, PreparedSplit, pieces_of
+from tuner.data.prepare import PreparedData, PreparedSplit, facts_of, pieces_of
 from tuner.data.recent_rows import rows_of_task
 from tuner.data.sources import in_order_of_splits, open_source
 from tuner.data.task import Task, load_task, task_of

@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from tests.support.tiny_tasks import tiny_task
-from tuner.data.origins import BLOCKS, TestWindows, blocks_of, check_blocks, least_windows
-from tuner.data.prepare import PreparedData, prepare
+from tuner.data.prepare import (
+    BLOCKS,
+    PreparedData,
+    TestWindows,
+    blocks_of,
+    check_blocks,
+    least_windows,
+    prepare,
+)
 from tuner.errors import UsageError
 
 HISTORY = 10

@@ -162,7 +162,7 @@ def test_a_damaged_file_is_one_line(
 def test_a_file_that_claims_too_much_is_refused(
     said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.data.parquet.MOST_CELLS", 100)
+    monkeypatch.setattr("tuner.data.table.MOST_CELLS", 100)
     assert "has 60 rows in 3 used columns, at most 100 cells are read" in said(frame())
 
 

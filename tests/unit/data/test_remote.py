@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.web_server import serving
-from tuner.data import remote
-from tuner.data.remote import file_in, told_to_others, url_of
+from tuner.data import cache
+from tuner.data.cache import file_in, told_to_others, url_of
 from tuner.errors import DataError, UsageError
 
 
@@ -61,11 +61,11 @@ def test_what_cannot_be_had_is_one_line_and_leaves_nothing(
     with serving(folder) as url:
         with pytest.raises(DataError, match=r"none.csv could not be fetched \(File not found\)"):
             file_in(Path(url), "none.csv", reuse=True)
-        monkeypatch.setattr(remote.transfer, "__kwdefaults__", {"most_bytes": 1 << 16})
+        monkeypatch.setattr(cache.transfer, "__kwdefaults__", {"most_bytes": 1 << 16})
         with pytest.raises(DataError, match="copy it by hand"):
             file_in(Path(url), "big.csv", reuse=True)
-        monkeypatch.setattr(remote.transfer, "__kwdefaults__", {"most_bytes": 1 << 20})
-        monkeypatch.setattr(remote, "WHOLE_S", -1.0)
+        monkeypatch.setattr(cache.transfer, "__kwdefaults__", {"most_bytes": 1 << 20})
+        monkeypatch.setattr(cache, "WHOLE_S", -1.0)
         with pytest.raises(DataError, match="has not come in"):
             file_in(Path(url), "big.csv", reuse=True)
     with pytest.raises(DataError, match="could not be fetched"):

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from tuner.estimate.cost_model import CostModel, steps_of_epoch
-from tuner.estimate.cost_sizes import Size, key_of
+from tuner.estimate.cost_model import CostModel, Size, key_of, steps_of_epoch
 
 HIDDEN, BATCH = (16, 32, 64, 128, 256), (32, 64, 128, 256, 512)
 EVERY: list[Size] = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.estimate.cost_sizes import (
+from tuner.estimate.cost_model import (
     hyperparameters_of,
     key_of,
     largest_size,

@@ -16,10 +16,8 @@ from optuna.trial import TrialState
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
 from tuner.config import Backend
-from tuner.estimate.cost_model import Foretold
-from tuner.estimate.cost_sizes import key_of
-from tuner.estimate.foretold import SearchForetold, off_in_common, search_foretold
-from tuner.estimate.search_hours import Ended
+from tuner.estimate.cost_model import Foretold, key_of
+from tuner.estimate.foretold import Ended, SearchForetold, off_in_common, search_foretold
 from tuner.estimate.size_costs import SizeCosts
 from tuner.estimate.whole_estimate import (
     Estimate,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tuner.config import Hyperparameters
-from tuner.estimate.measuring.measuring_process import STEP, largest_batch
+from tuner.estimate.measuring_process import STEP, largest_batch
 
 NETWORK = Hyperparameters(learning_rate=1e-3, weight_decay=0.0, batch_size=64)
 

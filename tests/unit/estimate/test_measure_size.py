@@ -11,7 +11,7 @@ from tests.support.tiny_tasks import tiny_task
 from tuner.config import Backend, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
-from tuner.estimate.measuring import serve_orders as subject
+from tuner.estimate import serve_orders as subject
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.interface import Engine
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.estimate.sizes import MEMORY_WITHIN, TIME_WITHIN, told_again
 from tests.support.paths import REPOSITORY
-from tuner.estimate.cost_sizes import key_of
+from tuner.estimate.cost_model import key_of
 from tuner.estimate.size_costs import SizeCosts
 
 RECORDED = REPOSITORY / "benchmarks" / "estimate"

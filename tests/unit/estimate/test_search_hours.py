@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.estimate.cost_model import Foretold
-from tuner.estimate.search_hours import (
+from tuner.estimate.foretold import (
     EARLY,
     EARLY_TIMES,
     FIRST_S,

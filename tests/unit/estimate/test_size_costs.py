@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.small_study import definition
 from tuner.data.cache import text_path
-from tuner.estimate.cost_sizes import key_of
+from tuner.estimate.cost_model import key_of
 from tuner.estimate.size_costs import (
     KIND,
     MeasuredSize,

@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.estimate.recorded import quantile_of
 from tuner.config import TrainingSettings
-from tuner.estimate.cost_model import Z80, quantile_of
+from tuner.estimate.cost_model import Z80
 from tuner.estimate.work_ahead import (
     Kind,
     RecordedSearch,

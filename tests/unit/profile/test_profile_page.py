@@ -7,9 +7,8 @@ import json
 from html.parser import HTMLParser
 
 from tuner.display.terminal import make_console
-from tuner.profile.profile_page import as_page
+from tuner.profile.profile_page import as_document, as_page, print_profile
 from tuner.profile.profile_records import Advice, Operation, Operations, Profile
-from tuner.profile.profile_words import as_document, print_profile
 from tuner.training.stage_marks import Stage
 
 HOSTILE = "<script>alert(1)</script>[red]\x1b[31m"

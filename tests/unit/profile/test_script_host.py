@@ -16,7 +16,7 @@ import pytest
 
 from tuner.errors import TunerError
 from tuner.profile.script_changes import Changes
-from tuner.profile.script_runs import ScriptHost
+from tuner.profile.script_profile import ScriptHost
 
 
 def order(folder: Path, text: str) -> Path:
@@ -87,7 +87,7 @@ def test_runs_end_with_whoever_asked_for_them(tmp_path: Path) -> None:
         "pathlib.Path(__file__).with_name('pid').write_text(str(os.getpid()))\ntime.sleep(60)",
     )
     program = (
-        "import sys, pathlib; from tuner.profile.script_runs import ScriptHost\n"
+        "import sys, pathlib; from tuner.profile.script_profile import ScriptHost\n"
         "with ScriptHost() as host: host.run(pathlib.Path(sys.argv[1]))"
     )
     asking = subprocess.Popen([sys.executable, "-c", program, str(path)])

@@ -12,8 +12,13 @@ from tuner.devices import CpuCores
 from tuner.profile import script_profile
 from tuner.profile.profile_records import ADVICE, MEMORY, Profile
 from tuner.profile.script_changes import Changes
-from tuner.profile.script_profile import profile_script
-from tuner.profile.script_runs import Script, ScriptHost, TooLongError, run_script
+from tuner.profile.script_profile import (
+    Script,
+    ScriptHost,
+    TooLongError,
+    profile_script,
+    run_script,
+)
 
 TRAINS = """
 import torch

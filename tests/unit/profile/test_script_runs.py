@@ -10,17 +10,17 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from tuner.profile.profile_records import Advice
-from tuner.profile.script_changes import Changes, changed
-from tuner.profile.script_profile import _faults, _of_loop
-from tuner.profile.script_runs import (
+from tuner.profile.script_changes import Changes, changed, values_remembered
+from tuner.profile.script_profile import (
     Script,
     ScriptError,
     ScriptHost,
+    _faults,
+    _of_loop,
     pace_of,
     run_script,
     stages_of,
 )
-from tuner.profile.what_if import values_remembered
 from tuner.training.stage_marks import Stage
 
 FAULTY = """

@@ -10,12 +10,9 @@ from torch import Tensor, nn
 
 from tuner.config import Architecture, ModelShapes, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.profile.advice_order import bottleneck, ranked
-from tuner.profile.profile_records import Operations, Stages
-from tuner.profile.settings_to_try import Candidate
-from tuner.profile.stage_times import measure_pace
-from tuner.profile.timed_training import running
-from tuner.profile.tried_advice import Trials
+from tuner.profile.profile_records import Advice, Operations, Stages, bottleneck, ranked
+from tuner.profile.stage_times import measure_pace, running
+from tuner.profile.tried_advice import Candidate, Trials
 from tuner.profile.variant_faults import Faults, batched_gain, dead_parts, faults_in, loops_in
 
 
@@ -210,7 +207,7 @@ def test_a_gain_is_by_the_present_training_as_it_runs_beside_what_is_tried(
             announce=lambda _line: None,
             beside=beside,
         )
-        (same,) = tried.of_settings([Candidate(change="nothing", why="", config=config)])
+        (same,) = tried.of_settings([Candidate(Advice(change="nothing"), config)])
     assert same.gain is not None
     assert 0.4 < same.gain < 2.5
     assert same.epoch_s == pytest.approx(present.pace.epoch_s / same.gain)

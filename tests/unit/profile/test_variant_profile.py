@@ -14,10 +14,8 @@ import torch
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
-from tuner.profile.profile_records import MEMORY, OPERATIONS, Profile
-from tuner.profile.recorders import HostRecorder
-from tuner.profile.stage_times import NoMemoryError, measure_pace
-from tuner.profile.timed_training import running
+from tuner.profile.profile_records import MEMORY, OPERATIONS, HostRecorder, Profile
+from tuner.profile.stage_times import NoMemoryError, measure_pace, running
 from tuner.profile.variant_profile import Wanted, profile_variant
 from tuner.training.stage_marks import Mark, Stage, unmarked
 

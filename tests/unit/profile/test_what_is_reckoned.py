@@ -7,10 +7,21 @@ import random
 import pytest
 import torch
 
-from tuner.profile.advice_order import bottleneck, of_falling, ranked, trend_of, without_the_fall
-from tuner.profile.profile_records import Advice, Operations, Pace, Stages
-from tuner.profile.recorders import Recording, merged, recording
-from tuner.profile.script_runs import usual
+from tuner.profile.profile_records import (
+    Advice,
+    Operations,
+    Pace,
+    Recording,
+    Stages,
+    bottleneck,
+    merged,
+    of_falling,
+    ranked,
+    recording,
+    trend_of,
+    without_the_fall,
+)
+from tuner.profile.script_profile import usual
 from tuner.profile.stage_times import MARKER, between_markers
 from tuner.profile.step_operations import of_kernels, on_tensor_cores
 from tuner.training.stage_marks import Stage

@@ -16,7 +16,7 @@ from darts.metrics import mql
 from torch import nn
 
 from tuner.config import RunConfig
-from tuner.data.origins import TestWindows
+from tuner.data.prepare import TestWindows
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.training import evaluate, fit
 from tuner.training.quantile_loss import mean_quantile_loss, mean_quantile_loss_per_window

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from tuner.config import Objective
-from tuner.data.origins import TestWindows
-from tuner.data.prepare import prepare
+from tuner.data.prepare import TestWindows, prepare
 from tuner.data.task import load_task
 from tuner.data.times import season_rows
 from tuner.data.windows import DeviceData, to_device

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -392,13 +392,10 @@ class Layout:
     id_column: str | None
     timezone: str | None
     groups: tuple[Positions, ...]
-    frequency: str
-    step_us: int
-    regular: bool
-    missing: int
+    rhythm: Rhythm
     rows: int
-    span_us: int
     guesses: tuple[Guess, ...]
+    span_us: int = 0
 
     @property
     def series(self) -> int:
@@ -409,11 +406,6 @@ class Layout:
     def shortest(self) -> int:
         """Rows of the shortest series."""
         return min(map(len, self.groups))
-
-    @property
-    def within_a_day(self) -> bool:
-        """Whether a step is shorter than a day."""
-        return self.step_us < DAY
 
 
 def layout_of(sheet: Sheet, told: Told) -> Layout:
@@ -429,25 +421,27 @@ def layout_of(sheet: Sheet, told: Told) -> Layout:
     names = None if id_column is None else names_in(sheet.column(id_column, "--id-column"))
     groups = groups_of(names, sheet.rows)
     if when is None:
-        frequency = told.frequency or COUNTED
         if told.frequency is None:
             guesses.append(_of_frequency())
+        rhythm = _named(told.frequency or COUNTED)
         return Layout(
-            when=None, id_column=id_column, timezone=None, groups=groups, frequency=frequency,
-            step_us=step_of(frequency), regular=True, missing=0, rows=sheet.rows, span_us=0,
-            guesses=tuple(guesses),
+            when=None, id_column=id_column, timezone=None, groups=groups, rhythm=rhythm,
+            rows=sheet.rows, guesses=tuple(guesses),
         )  # fmt: skip
     longest = max(groups, key=len)
     timezone = _timezone(when, when.times[longest], told, guesses)
     by_group = [_dated(when.times[positions], timezone, when) for positions in groups]
-    rhythm = _rhythm(when.times[longest] if timezone is None else max(by_group, key=len), told)
-    fits = [rhythm_at(times, rhythm.frequency) for times in by_group if _ascends(times)]
+    usual = _rhythm(when.times[longest] if timezone is None else max(by_group, key=len), told)
+    fits = [rhythm_at(times, usual.frequency) for times in by_group if _ascends(times)]
+    rhythm = replace(
+        usual,
+        regular=all(each.regular for each in fits),
+        missing=sum(each.missing for each in fits),
+    )
     first, last = when.times.min(), when.times.max()
     return Layout(
-        when=when, id_column=id_column, timezone=timezone, groups=groups,
-        frequency=rhythm.frequency, step_us=rhythm.step_us,
-        regular=all(each.regular for each in fits), missing=sum(each.missing for each in fits),
-        rows=sheet.rows, span_us=int((last - first).astype(np.int64)), guesses=tuple(guesses),
+        when=when, id_column=id_column, timezone=timezone, groups=groups, rhythm=rhythm,
+        rows=sheet.rows, guesses=tuple(guesses), span_us=int((last - first).astype(np.int64)),
     )  # fmt: skip
 
 
@@ -566,10 +560,14 @@ def _of_frequency() -> Guess:
 def _rhythm(times: Times, told: Told) -> Rhythm:
     """Where times do not ascend there is none: the reader of the file says where."""
     if told.frequency is not None:
-        step = step_of(told.frequency)
-        return Rhythm(frequency=told.frequency, missing=0, regular=True, step_us=step)
+        return _named(told.frequency)
     found = rhythm_of(times) or rhythm_of(np.unique(times))
     return found or Rhythm(frequency=COUNTED, missing=0, regular=True, step_us=DAY)
+
+
+def _named(frequency: str) -> Rhythm:
+    """Of rows that nobody dated, or nothing but this is known of."""
+    return Rhythm(frequency=frequency, missing=0, regular=True, step_us=step_of(frequency))
 
 
 def _dated(local: Times, zone: str | None, when: When) -> Times:

@@ -158,10 +158,10 @@ def propose(sheet: Sheet, told: Told, name: str) -> Proposal:
         targets = [column for column in targets if not column.missing]
     if not targets:
         raise DataError(_nothing_to_forecast(sheet, left_out))
-    shortest = layout.shortest + (layout.missing if gaps == "fill" and layout.series == 1 else 0)
+    made_up = layout.rhythm.missing if gaps == "fill" and layout.series == 1 else 0
     sizes = sizes_for(
-        shortest,
-        usual_sizes(layout.frequency, layout.step_us),
+        layout.shortest + made_up,
+        usual_sizes(layout.rhythm.frequency, layout.rhythm.step_us),
         input_size=told.input_size,
         horizon=told.horizon,
         name=str(sheet.path) if layout.series == 1 else f"{sheet.path}: its shortest series",
@@ -170,15 +170,15 @@ def propose(sheet: Sheet, told: Told, name: str) -> Proposal:
         name=name,
         source=_source(sheet, layout, gaps),
         targets=tuple(column.name for column in targets),
-        frequency=layout.frequency,
+        frequency=layout.rhythm.frequency,
         sizes=sizes,
-        calendar=calendar_for(layout.step_us, layout.span_us) if layout.when else (),
+        calendar=calendar_for(layout.rhythm.step_us, layout.span_us) if layout.when else (),
         static_id=layout.id_column is not None,
         rows=sheet.rows,
         series=layout.series,
         guesses=tuple(guesses),
         left_out=tuple(left_out),
-        missing_rows=layout.missing,
+        missing_rows=layout.rhythm.missing,
         missing_cells=sum(column.missing for column in targets),
     )
 
@@ -207,15 +207,16 @@ def _of_header(sheet: Sheet) -> list[Guess]:
 
 def _gaps(layout: Layout, cells: int) -> Guess | None:
     """What to do about what is missing; None where nothing is."""
+    rhythm = layout.rhythm
     choices = ("fill", "skip", "refuse") if layout.when else ("fill", "refuse")
-    if not layout.regular:
-        value, what = "skip", f"times are not all {layout.frequency!r} apart"
-    elif not layout.missing and not cells:
+    if not rhythm.regular:
+        value, what = "skip", f"times are not all {rhythm.frequency!r} apart"
+    elif not rhythm.missing and not cells:
         return None
     else:
-        counts = ((layout.missing, "rows are missing"), (cells, "cells are empty"))
+        counts = ((rhythm.missing, "rows are missing"), (cells, "cells are empty"))
         what = ", ".join(f"{number:,} {words}" for number, words in counts if number)
-        made_up = layout.missing > layout.rows or (not layout.within_a_day and not cells)
+        made_up = rhythm.missing > layout.rows or (not rhythm.within_a_day and not cells)
         value = "skip" if layout.when and made_up else "fill"
     return Guess(
         key="gaps",

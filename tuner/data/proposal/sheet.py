@@ -310,7 +310,7 @@ def _column(name: str, texts: Sequence[str], dialect: Dialect) -> Column:
 
 
 def _parquet(content: bytes, path: Path) -> Sheet:
-    from tuner.data.parquet import open_parquet, read_columns
+    from tuner.data.table import open_parquet, read_columns
 
     names = open_parquet(content, str(path)).schema_arrow.names
     once = [name for name in dict.fromkeys(names) if names.count(name) == 1]
@@ -328,7 +328,7 @@ def _parquet(content: bytes, path: Path) -> Sheet:
 
 
 def _parquet_column(name: str, column: Any) -> Column:
-    from tuner.data.parquet import as_numbers, as_times, is_number, texts_of
+    from tuner.data.table import as_numbers, as_times, is_number, texts_of
 
     if is_number(column.type):
         numbers = as_numbers(column)

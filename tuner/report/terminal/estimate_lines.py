@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuner.display.terminal import make_console
 from tuner.display.text import shown
-from tuner.estimate.cost_sizes import Size
+from tuner.estimate.cost_model import Size
 from tuner.estimate.foretold import SearchForetold, money
 from tuner.estimate.whole_estimate import (
     Estimate,

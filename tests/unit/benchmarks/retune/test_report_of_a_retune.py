@@ -142,7 +142,7 @@ def test_a_retune_of_two_gpu_models_or_of_too_few_searches_is_refused() -> None:
 
 
 def test_confirmations_took_what_estimates_take_them_to() -> None:
-    low, _, high = CONFIRMED
+    low, high = CONFIRMED.low, CONFIRMED.high
     held = []
     for folder in ("campaign", "h100", "h200-14m", "again"):
         for study in studies_in(folder):

@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.small_study import STUDY_TOML
 from tuner.bench.contender import Job
-from tuner.bench.ladder import to_convergence
-from tuner.bench.ladder.to_convergence import Ladder, Trainings, make_ladder, train_rungs
+from tuner.bench.ladder import Ladder, Trainings, make_ladder, train_rungs
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
@@ -53,7 +52,7 @@ def test_rungs_that_train_the_same_are_trained_once(
     ladder: Ladder, data: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ladder.contenders[0].config
-    monkeypatch.setattr(to_convergence, "in_capture", lambda _contender: first)
+    monkeypatch.setattr("tuner.bench.ladder.in_capture", lambda _contender: first)
     found, _ = train(ladder, data)
     assert len(found.made) == 2
     plain, captured = found.of[0][0], found.of[1][0]
@@ -92,7 +91,7 @@ def test_a_training_that_outlasts_the_budget_is_cut_and_forgotten(
     """The clock of the budget jumps by an hour in the first training."""
     hours = iter([0.0, 0.0])
     now = dataclasses.make_dataclass("Time", [("perf_counter", object)])
-    monkeypatch.setattr(to_convergence, "time", now(lambda: next(hours, 3600.0)))
+    monkeypatch.setattr("tuner.bench.ladder.time", now(lambda: next(hours, 3600.0)))
     found, told = train(ladder, data, budget_s=60.0)
     assert (found.of, found.failures, told) == ({}, {}, [])
     assert found.missing == "the budget of 60 s was spent"
@@ -106,7 +105,7 @@ def test_a_rung_that_fails_says_why_and_the_others_go_on(
             raise TunerError("no such luck")
         return fit(config, *given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(to_convergence, "fit", broken)
+    monkeypatch.setattr("tuner.bench.ladder.fit", broken)
     found, _ = train(ladder, data, seeds=1, failed={2: "dropped out"})
     assert found.failures == {1: "TunerError: no such luck"}
     assert set(found.of) == {0}

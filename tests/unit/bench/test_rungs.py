@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.bench.contender import Job
-from tuner.bench.ladder.to_convergence import FIRST, Ladder, Rung, make_ladder
+from tuner.bench.ladder import FIRST, Ladder, Rung, make_ladder
 from tuner.config import Backend, Precision
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError

@@ -11,18 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from tuner.config import Hyperparameters
 from tuner.data.task import Task
 from tuner.devices import CpuCores, Gpu
 from tuner.errors import TunerError
-from tuner.estimate.cost_sizes import (
-    Size,
+from tuner.estimate.cost_model import (
     hyperparameters_of,
     key_of,
     largest_size,
@@ -33,7 +31,7 @@ from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.files.environment import without_secrets
 from tuner.spec.definition import StudyDefinition
 
-COMMAND = (sys.executable, "-m", "tuner.estimate.measuring.serve_orders")
+COMMAND = (sys.executable, "-m", "tuner.estimate.serve_orders")
 END_S = 10.0
 STARTS_S = 600.0
 """To import, prepare data and bring it to the device."""
@@ -83,12 +81,7 @@ class MeasuringProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def start(self, within_s: float = STARTS_S) -> None:
@@ -104,10 +97,9 @@ class MeasuringProcess:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         device = self.subject.device
         environment = without_secrets(os.environ)
+        environment["CUDA_VISIBLE_DEVICES"] = device.uuid if isinstance(device, Gpu) else ""
         if isinstance(device, CpuCores):
-            environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(len(device.cores))}
-        else:
-            environment |= {"CUDA_VISIBLE_DEVICES": device.uuid}
+            environment["OMP_NUM_THREADS"] = str(len(device.cores))
         self._process = subprocess.Popen(
             self._command(),
             env=environment,
@@ -240,7 +232,6 @@ def measured_costs(
     least_for_one_s: float = LEAST_FOR_ONE_S,
     building_s: float = 0.0,
     before: Sequence[MeasuredSize] = (),
-    told: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> SizeCosts:
     """What the search's sizes cost, the default first.
 
@@ -253,7 +244,6 @@ def measured_costs(
             trials do not wait for it again.
         before: what was measured here at an earlier time, which it goes on from. The default is
             measured again; where it does not take what it took, all are.
-        told: how many are done, and of how many.
 
     Raises:
         TunerError: the default cannot be measured.
@@ -265,21 +255,26 @@ def measured_costs(
     if not first.fits:
         raise TunerError(f"the default configuration cannot be measured: {first.failure}")
     first_s = time.monotonic() - since
-    found = _sizes(
-        process,
-        to_measure(definition.space, definition.defaults, most=most),
-        before,
-        _Time(seconds=seconds, least_for_one_s=least_for_one_s, building_s=building_s),
-        told,
-    )
-    windows, torch_version, start_s = (
-        process.windows,
-        process.torch_version,
-        process.start_s + first_s,
-    )
-    default = found[0]
-    if not default.fits:
-        raise TunerError(f"the default configuration cannot be measured: {default.failure}")
+    began = time.monotonic()
+    found: list[MeasuredSize] = []
+    known: dict[str, MeasuredSize] = {}
+    built_s = 0.0
+    for size in to_measure(definition.space, definition.defaults, most=most):
+        if (there := known.get(key_of(size))) is not None:
+            found.append(there)
+            continue
+        left = seconds + min(building_s, built_s) - (time.monotonic() - began)
+        if found and left <= 0:
+            continue
+        wanted = hyperparameters_of(size, definition.space, definition.defaults)
+        found.append(process.time(wanted, within_s=max(left, least_for_one_s)))
+        built_s += found[-1].built_s
+        if len(found) == 1:
+            known = _still_true(before, found[0])
+    windows, torch_version = process.windows, process.torch_version
+    start_s = process.start_s + first_s
+    if not found[0].fits:
+        raise TunerError(f"the default configuration cannot be measured: {found[0].failure}")
     evaluation_s = process.evaluation_s(definition.defaults, within_s=least_for_one_s)
     return SizeCosts(
         device_model=process.subject.device.model,
@@ -291,42 +286,6 @@ def measured_costs(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Time:
-    """That there is, as `measured_costs` has it."""
-
-    seconds: float
-    least_for_one_s: float
-    building_s: float
-
-
-def _sizes(
-    process: MeasuringProcess,
-    wanted: Sequence[Size],
-    before: Sequence[MeasuredSize],
-    given: _Time,
-    told: Callable[[int, int], None],
-) -> list[MeasuredSize]:
-    """As many as there is time for, and those that were measured before and stand."""
-    began = time.monotonic()
-    found: list[MeasuredSize] = []
-    known: dict[str, MeasuredSize] = {}
-    built_s = 0.0
-    for size in wanted:
-        if (there := known.get(key_of(size))) is not None:
-            found.append(there)
-            continue
-        left = given.seconds + min(given.building_s, built_s) - (time.monotonic() - began)
-        if found and left <= 0:
-            continue
-        found.append(_one(process, size, within_s=max(left, given.least_for_one_s)))
-        built_s += found[-1].built_s
-        if len(found) == 1:
-            known = _still_true(before, found[0])
-        told(len(found), len(wanted))
-    return found
-
-
 def _still_true(before: Sequence[MeasuredSize], default: MeasuredSize) -> dict[str, MeasuredSize]:
     """Those that stand, by size, as far as the default tells; it is measured first."""
     there = {key_of(each.size): each for each in before}
@@ -336,12 +295,6 @@ def _still_true(before: Sequence[MeasuredSize], default: MeasuredSize) -> dict[s
     if not 1 / AS_BEFORE <= default.epoch_s / then.epoch_s <= AS_BEFORE:
         return {}
     return there
-
-
-def _one(process: MeasuringProcess, size: Size, *, within_s: float) -> MeasuredSize:
-    definition = process.subject.definition
-    hyperparameters = hyperparameters_of(size, definition.space, definition.defaults)
-    return process.time(hyperparameters, within_s=within_s)
 
 
 # The largest batch that fits, found by halving between one that does and one that does not.
@@ -373,9 +326,6 @@ class LargestBatch:
     too_large: int | None
     """The smallest that was tried and does not; None: a batch of all windows fits."""
     tries: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 def _look_after(process: Tries, network: Hyperparameters, fits: int) -> None:
@@ -417,16 +367,15 @@ def largest_batches(process: MeasuringProcess, windows: int) -> dict[str, dict[s
     largest = hyperparameters_of(
         largest_size(definition.space), definition.space, definition.defaults
     )
+    defaults = definition.defaults
     networks = {
-        "the default network": definition.defaults,
-        "the largest network": dataclasses.replace(
-            largest, batch_size=definition.defaults.batch_size
-        ),
+        "the default network": defaults,
+        "the largest network": dataclasses.replace(largest, batch_size=defaults.batch_size),
     }
     sizes = [key_of(size_of(each.as_dict())) for each in networks.values()]
     if sizes[0] == sizes[1]:
         del networks["the largest network"]
     return {
-        name: largest_batch(process, network, windows=windows).as_dict()
+        name: dataclasses.asdict(largest_batch(process, network, windows=windows))
         for name, network in networks.items()
     }

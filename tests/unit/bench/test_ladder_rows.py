@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 
 from tuner.bench.contender import Job, Measurement, Round
-from tuner.bench.ladder.ladder_report import LadderRow, ladder_rows, markdown_of, write_ladder
-from tuner.bench.ladder.to_convergence import Ladder, Trained, Trainings, make_ladder
+from tuner.bench.ladder import (
+    Ladder,
+    LadderRow,
+    Trained,
+    Trainings,
+    ladder_rows,
+    make_ladder,
+    markdown_of,
+    write_ladder,
+)
 from tuner.bench.report import Circumstances
 from tuner.data.windows import DeviceData
 from tuner.spec.study_file import load_study_file

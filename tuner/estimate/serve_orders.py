@@ -1,4 +1,4 @@
-"""The process that measures: `python -m tuner.estimate.measuring.serve_orders`.
+"""The process that measures: `python -m tuner.estimate.serve_orders`.
 
 The first line on its standard input says what search and device it is about; each further line is
 one configuration to measure, answered by one line. It may die of one: who asks starts another. It
@@ -25,8 +25,7 @@ import torch
 from tuner.config import Backend, Hyperparameters, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError, first_line
-from tuner.estimate.cost_model import steps_of_epoch
-from tuner.estimate.cost_sizes import size_of
+from tuner.estimate.cost_model import size_of, steps_of_epoch
 from tuner.estimate.size_costs import MeasuredSize
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.out_of_memory import out_of_memory
@@ -232,12 +231,9 @@ def _serve(began: float, answers: IO[str]) -> None:
     first = json.loads(sys.stdin.readline())
     end_with(first["parent"], signal.SIGKILL)  # who asks holds the device's lock, and that ends
 
-    import torch
-
     from tuner.data.prepare import prepare
     from tuner.data.task import Task
     from tuner.data.windows import to_device
-    from tuner.models.registry import build_model
     from tuner.spec.definition import StudyDefinition
     from tuner.training.evaluate import evaluate
     from tuner.trial.run import run_config
@@ -249,14 +245,8 @@ def _serve(began: float, answers: IO[str]) -> None:
     if first["cores"]:
         torch.set_num_threads(len(first["cores"]))
     data = to_device(prepared, "cpu" if first["cores"] else "cuda:0")
-    _tell(
-        answers,
-        {
-            "windows": len(data.train),
-            "torch_version": torch.__version__,
-            "start_s": time.perf_counter() - began,
-        },
-    )
+    told = {"windows": len(data.train), "torch_version": torch.__version__}
+    _tell(answers, told | {"start_s": time.perf_counter() - began})
     fresh = True
     for line in sys.stdin:
         order: dict[str, Any] = json.loads(line)
@@ -264,9 +254,8 @@ def _serve(began: float, answers: IO[str]) -> None:
         config = run_config(definition, wanted, 0)
         seen = data.seeing(wanted.input_size)
         if order["what"] == "evaluation":
-            model = build_model(config.architecture, seen.shapes, config.hyperparameters).to(
-                data.minimum.device
-            )
+            model = build_model(config.architecture, seen.shapes, config.hyperparameters)
+            model = model.to(data.minimum.device)
             evaluate(model, seen)  # the first waits for what libraries load once
             since = time.perf_counter()
             evaluate(model, seen)

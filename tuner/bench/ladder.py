@@ -1,0 +1,711 @@
+"""A ladder: what each change to a training's settings brings, alone and on top of those before it,
+in time, memory and quality.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tuner.bench.contender import Entry, Job, Measurement, trained_with, with_batch
+from tuner.bench.entrants import Ours
+from tuner.bench.report import (
+    Cell,
+    Circumstances,
+    all_notes,
+    as_number,
+    head_of_page,
+    lines_of_table,
+    on_screen,
+    summarise,
+    write_table,
+)
+from tuner.bench.rounds import reason_of
+from tuner.config import Backend, Precision, RunConfig, StopReason, TrainingSettings
+from tuner.data.windows import DeviceData
+from tuner.display.terminal import make_console
+from tuner.errors import UsageError
+from tuner.models.registry import build_model
+from tuner.spec.study_file import StudyFile
+from tuner.training import evaluate, fit
+from tuner.training.checks import check_settings
+from tuner.training.engines.choose import choose_backend
+from tuner.trial.survival import lost_context
+from tuner.verdict.stats.intervals import CONFIDENCE
+from tuner.verdict.stats.permutation import paired_t_interval
+
+# Trainings of the rungs to their ends, as trials train: what a rung does to the quality, and to
+# the time until it is reached.
+
+
+# The rungs of a ladder: settings as they were, then one change after the other, and each change
+# for itself.
+
+
+FIRST = "as it was"
+LARGER = 4
+"""The batch of the ladder beside the variant's own, where none is named."""
+BETWEEN_VALIDATIONS = 2
+
+Apply = Callable[[RunConfig], RunConfig]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """Settings on the ladder: what is new with them, and why that is not possible here, or ""."""
+
+    change: str
+    cumulated: bool
+    """With all changes before it that are possible here; else it is the only change."""
+    config: RunConfig
+    why_not: str = ""
+
+    @property
+    def kind(self) -> str:
+        return "cumulated" if self.cumulated else "alone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """The rungs in their order, and whom to measure for them: rungs with the same settings have the
+    same contender.
+    """
+
+    variant: str
+    rungs: tuple[Rung, ...]
+    contenders: tuple[Ours, ...]
+
+    def contender_of(self, rung: Rung) -> int | None:
+        """The number of its contender; None of a rung that is not possible here."""
+        if rung.why_not:
+            return None
+        configs = [contender.config for contender in self.contenders]
+        return configs.index(rung.config)
+
+
+def make_ladder(
+    job: Job,
+    data: DeviceData,
+    file: StudyFile,
+    *,
+    precision: Precision = Precision.BF16,
+    batch_size: int | None = None,
+) -> Ladder:
+    """The ladder of a variant: its defaults in plain operations and fp32, then mixed precision, a
+    larger batch, a captured step, a compiled one, the fused kernels, fewer validations.
+
+    Args:
+        job: the job and the device.
+        data: the job's windows on the device.
+        file: the variant's; its defaults are the first rung, rates included, which no rung changes.
+        precision: of the rung with another one than fp32.
+        batch_size: of the rung with another batch; None for four times the default.
+
+    Raises:
+        UsageError: a batch below 1, or a variant whose first rung is no training.
+    """
+    base = _as_it_was(file, job)
+    if batch_size is not None and batch_size < 1:
+        raise UsageError(f"--ladder-batch must be at least 1, not {batch_size}")
+    larger = batch_size or LARGER * base.hyperparameters.batch_size
+    if problem := why_not(base, job, data):
+        raise UsageError(f"the ladder's first rung, {file.name} as it was: {problem}")
+    rungs = [Rung(change=FIRST, cumulated=True, config=base)]
+    alone: list[Rung] = []
+    so_far = base
+    for name, change in _changes(precision, larger):
+        both = change(so_far), change(base)
+        problems = [why_not(config, job, data) for config in both]
+        rungs.append(Rung(change=f"+ {name}", cumulated=True, config=both[0], why_not=problems[0]))
+        alone.append(Rung(change=name, cumulated=False, config=both[1], why_not=problems[1]))
+        so_far = so_far if problems[0] else both[0]
+    all_rungs = (*rungs, *alone)
+    return Ladder(
+        variant=file.name, rungs=all_rungs, contenders=_contenders(file.name, all_rungs, job, data)
+    )
+
+
+def why_not(config: RunConfig, job: Job, data: DeviceData) -> str:
+    """Why such a training is not possible on the device, or not in this way; empty where it is."""
+    try:
+        check_settings(config, data.shapes)
+        model = build_model(config.architecture, data.shapes, config.hyperparameters)
+        backend, reason = choose_backend(config, data.shapes, model.to(job.device), job.device)
+    except UsageError as error:
+        return str(error)
+    return f"would run as {backend.value}: {reason}" if reason else ""
+
+
+def _as_it_was(file: StudyFile, job: Job) -> RunConfig:
+    training = file.training.but(
+        backend=Backend.EAGER,
+        precision=Precision.FP32,
+        accumulate=1,
+        checkpoint_activations=False,
+        compile_mode=TrainingSettings().compile_mode,
+        validate_every=1,
+    )
+    return RunConfig(
+        architecture=file.architecture(),
+        hyperparameters=file.default_hyperparameters(),
+        training=training,
+        seed=job.seed,
+    )
+
+
+def _changes(precision: Precision, batch_size: int) -> list[tuple[str, Apply]]:
+    """In the order in which the reports' tables have them."""
+    every = BETWEEN_VALIDATIONS
+    return [
+        (precision.value, partial(trained_with, precision=precision)),
+        (f"batch {batch_size}", partial(with_batch, batch_size=batch_size)),
+        ("captured step", partial(trained_with, backend=Backend.GRAPH)),
+        ("compiled step", partial(trained_with, backend=Backend.COMPILE)),
+        ("fused kernels", partial(trained_with, backend=Backend.TRITON)),
+        (f"validation every {every} epochs", partial(trained_with, validate_every=every)),
+    ]
+
+
+def _contenders(
+    variant: str, rungs: Sequence[Rung], job: Job, data: DeviceData
+) -> tuple[Ours, ...]:
+    """One for each of the different settings that are possible."""
+    found: list[Ours] = []
+    for rung in rungs:
+        if rung.why_not or any(each.config == rung.config for each in found):
+            continue
+        config, words = rung.config, f"({rung.change}, {rung.kind})"
+        backend = config.training.backend.value
+        entry = Entry.of(config, "tuner", variant, backend, rung=words)
+        found.append(Ours(job, entry, rung.config, data))
+    return tuple(found)
+
+
+FIRST_SEED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """One training to its end; its seconds are those of the clock."""
+
+    seed: int
+    stopped_by: str
+    epochs: int
+    wall_clock_s: float
+    val_loss: float
+    test_mql: float
+    """The objective of a search of this task: of its objective series, where it names one."""
+    captured: bool = False
+    """In the place of an eager training: `wall_clock_s` is the captured one's."""
+
+
+@dataclass(slots=True)
+class Trainings:
+    """Those of each contender, by its number, and why some are missing."""
+
+    of: dict[int, list[Trained]] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    missing: str = ""
+    """Why not all were made; empty where they were."""
+    made: list[tuple[RunConfig, Trained]] = field(default_factory=list)
+    """Every one that was really made: two rungs may train the same."""
+
+    def again(self, config: RunConfig) -> Trained | None:
+        """The training of just this configuration; None where there is none yet."""
+        return next((trained for other, trained in self.made if other == config), None)
+
+    def keep(self, number: int, trained: Trained, captured: bool) -> None:
+        """Of a contender."""
+        self.of.setdefault(number, []).append(replace(trained, captured=captured))
+
+
+def train_rungs(
+    ladder: Ladder,
+    data: DeviceData,
+    *,
+    seeds: int,
+    budget_s: float,
+    announce: Callable[[str], None],
+    after_each: Callable[[Trainings], None] = lambda _trainings: None,
+    failed: Mapping[int, str] | None = None,
+) -> Trainings:
+    """Train with `seeds` seeds each, as long as `budget_s` lasts: the cumulated rungs first, a seed
+    after the other, so that all have the same ones; then those of single changes.
+
+    A training that would not fit into what is left of the budget, by what the contender's last one
+    took, is not begun, and one that does not fit is cut and forgotten: none comes after it. One
+    that fails ends its rung's trainings. On a GPU an eager rung is trained in a captured step,
+    which comes to the same epochs and forecasts, but for rounding, in a tenth of the time.
+
+    Args:
+        ladder: the rungs.
+        data: the job's windows on the device.
+        seeds: the seeds 1, 2, ... of each.
+        budget_s: seconds for all of it: set-up, training and evaluation.
+        announce: told in one line how it is going.
+        after_each: called after every training with all so far.
+        failed: contenders that are not to be trained, with the reason.
+
+    Raises:
+        UsageError: misuse.
+    """
+    found, until = Trainings(), time.perf_counter() + budget_s
+    took: dict[int, float] = {}
+    broken, configs = dict(failed or {}), [in_capture(each) for each in ladder.contenders]
+    for group in _groups(ladder):
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            for number in group:
+                if number in broken:
+                    continue
+                began = time.perf_counter()
+                if began + took.get(number, 0.0) > until:
+                    found.missing = f"the budget of {budget_s:g} s was spent"
+                    return found
+                label = f"{ladder.contenders[number].entry.label}, seed {seed}"
+                config = configs[number]
+                series = ladder.contenders[number].job.prepared.task.objective_series
+                outcome, usable = _attempt(config, seed, data, until, found, series)
+                took[number] = time.perf_counter() - began
+                if outcome is None:
+                    found.missing = f"the budget of {budget_s:g} s was spent"
+                    return found
+                if isinstance(outcome, str):
+                    broken[number] = found.failures[number] = outcome
+                else:
+                    found.keep(number, outcome, ladder.contenders[number].config != config)
+                announce(f"trained: {label}: {_in_words(outcome)}")
+                after_each(found)
+                if not usable:
+                    found.missing = f"{label} left the device's context unusable"
+                    return found
+    return found
+
+
+def in_capture(contender: Ours) -> RunConfig:
+    """What is trained for a contender: itself, or its captured step where that computes the same.
+
+    But for rounding, where a gradient is clipped and where the learning rate is no fp32 number. In
+    benchmarks/equal_backends, ten whole trainings came to the eager epochs and MQL.
+    """
+    config = contender.config
+    if config.training.backend is not Backend.EAGER or contender.job.device.type != "cuda":
+        return config
+    captured = trained_with(config, backend=Backend.GRAPH)
+    return config if why_not(captured, contender.job, contender.data) else captured
+
+
+def _groups(ladder: Ladder) -> tuple[Sequence[int], Sequence[int]]:
+    """Numbers of the contenders of the cumulated rungs, and of the others."""
+    cumulated: dict[int, None] = {}
+    others: dict[int, None] = {}
+    for rung in ladder.rungs:
+        number = ladder.contender_of(rung)
+        if number is not None and number not in cumulated:
+            (cumulated if rung.cumulated else others)[number] = None
+    return list(cumulated), list(others)
+
+
+def _attempt(
+    config: RunConfig,
+    seed: int,
+    data: DeviceData,
+    until: float,
+    found: Trainings,
+    series: str | None,
+) -> tuple[Trained | str | None, bool]:
+    """A training, or why it is none, or None where it was cut at `until`; and whether the device
+    can be used after it.
+    """
+    config = replace(config, seed=seed)
+    if (before := found.again(config)) is not None:
+        return before, True
+    try:
+        outcome, usable = _train(config, data, until, series)
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in the rung's row
+        return reason_of(error), not lost_context(error)
+    finally:
+        _give_back()
+    if isinstance(outcome, Trained):
+        found.made.append((config, outcome))
+    return outcome, usable
+
+
+def _train(
+    config: RunConfig, data: DeviceData, until: float, series: str | None
+) -> tuple[Trained | str | None, bool]:
+    def out_of_budget() -> StopReason | None:
+        return StopReason.INTERRUPTED if time.perf_counter() > until else None
+
+    result = fit(config, data, should_stop=out_of_budget)
+    if result.stopped_by is StopReason.INTERRUPTED:
+        return None, True
+    if result.model is None or not result.stopped_by.completed:
+        said = result.message or "no forecast came of it"
+        return f"{result.stopped_by.value}: {said}", not result.context_lost
+    test_mql, _ = evaluate(result.model, data).of_series(series)
+    trained = Trained(
+        seed=config.seed,
+        stopped_by=result.stopped_by.value,
+        epochs=result.epochs,
+        wall_clock_s=result.wall_clock_s,
+        val_loss=result.best_val_loss,
+        test_mql=test_mql,
+    )
+    return trained, True
+
+
+def _give_back() -> None:
+    """What the training leaves on a GPU, so that the next one's memory is its own."""
+    if not torch.cuda.is_available():
+        return
+    try:
+        torch.cuda.empty_cache()
+    except RuntimeError:
+        return  # the context is lost, as the training's failure says
+
+
+def _in_words(trained: Trained | str) -> str:
+    if isinstance(trained, str):
+        return trained
+    return (
+        f"{trained.wall_clock_s:.3f} s, {trained.epochs} epochs, validation loss "
+        f"{trained.val_loss:.5g}, test MQL {trained.test_mql:.5g}"
+    )
+
+
+# A ladder on disk and on the screen: the changes cumulated, then each for itself.
+
+
+# From measurements and trainings to the rows of a ladder: each beside the first rung.
+
+
+LEAST_SEEDS = 2
+"""Fewer give no interval."""
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderRow:
+    """One rung. Times are in seconds; None is what does not exist here, or was not measured.
+
+    Medians are over rounds, and of a round over its epochs. `speedup_*` is the first rung's figure
+    divided by this one's in the same round: median, least and greatest over the rounds. Of
+    trainings the figures are means over `seeds`, with the 95 % interval of Student's t; `*_change`
+    is the mean difference from the first rung on the same seeds.
+    """
+
+    kind: str
+    change: str
+    variant: str
+    backend: str
+    precision: str
+    hidden_size: int | None
+    batch_size: int
+    validate_every: int
+    ms_per_step: float | None = None
+    speedup_step: float | None = None
+    s_per_epoch: float | None = None
+    s_per_epoch_min: float | None = None
+    s_per_epoch_max: float | None = None
+    speedup_epoch: float | None = None
+    speedup_epoch_min: float | None = None
+    speedup_epoch_max: float | None = None
+    samples_per_s: float | None = None
+    gpu_utilisation: float | None = None
+    peak_memory_bytes: int | None = None
+    kernels_per_step: int | None = None
+    setup_cold_s: float | None = None
+    setup_warm_s: float | None = None
+    n_windows: int | None = None
+    n_steps: int | None = None
+    rounds: int = 0
+    seeds: int = 0
+    converged: int = 0
+    """Of the trainings; the others a limit cut."""
+    reckoned_clock: bool = False
+    """Trained in a captured step: the time to convergence is epochs times its own `s_per_epoch`."""
+    epochs: float | None = None
+    wall_clock_s: float | None = None
+    wall_clock_s_low: float | None = None
+    wall_clock_s_high: float | None = None
+    val_loss: float | None = None
+    val_loss_low: float | None = None
+    val_loss_high: float | None = None
+    val_loss_change: float | None = None
+    val_loss_change_low: float | None = None
+    val_loss_change_high: float | None = None
+    test_mql: float | None = None
+    test_mql_low: float | None = None
+    test_mql_high: float | None = None
+    test_mql_change: float | None = None
+    test_mql_change_low: float | None = None
+    test_mql_change_high: float | None = None
+    failure: str = ""
+    """Why it was not measured, or dropped out."""
+    not_trained: str = ""
+    """Why it has fewer trainings than were asked for."""
+
+
+def ladder_rows(
+    ladder: Ladder,
+    measurements: Sequence[Measurement],
+    trainings: Trainings | None = None,
+    *,
+    seeds: int = 0,
+) -> list[LadderRow]:
+    """One row a rung, in their order; `seeds` is how many trainings of each were asked for."""
+    first = ladder.contender_of(ladder.rungs[0])
+    assert first is not None, "a ladder has a first rung"
+    made = trainings or Trainings()
+    rows = []
+    for rung in ladder.rungs:
+        row, number = _of(rung, ladder.variant), ladder.contender_of(rung)
+        if number is None:
+            rows.append(replace(row, failure=rung.why_not))
+            continue
+        row = _timed(row, measurements[number], measurements[first])
+        own = made.of.get(number, [])
+        row = replace(row, **_trained(own, made.of.get(first, []), row.s_per_epoch))
+        missing = made.failures.get(number) or made.missing
+        rows.append(row if len(own) >= seeds else replace(row, not_trained=missing))
+    return rows
+
+
+def _of(rung: Rung, variant: str) -> LadderRow:
+    sizes, training = rung.config.hyperparameters, rung.config.training
+    return LadderRow(
+        kind=rung.kind,
+        change=rung.change,
+        variant=variant,
+        backend=training.backend.value,
+        precision=training.precision.value,
+        hidden_size=sizes.hidden_size,
+        batch_size=sizes.batch_size,
+        validate_every=training.validate_every,
+    )
+
+
+def _timed(row: LadderRow, own: Measurement, first: Measurement) -> LadderRow:
+    """With its times, those of the bench's own row, and with how often they go into the first
+    rung's.
+    """
+    (plain,) = summarise([own])
+    same = (
+        "ms_per_step s_per_epoch s_per_epoch_min s_per_epoch_max samples_per_s gpu_utilisation "
+        "peak_memory_bytes kernels_per_step setup_cold_s setup_warm_s n_windows n_steps rounds "
+        "failure"
+    )
+    found: Figures = {name: getattr(plain, name) for name in same.split()}
+    epochs = _ratios(own, first, lambda epoch: epoch.seconds)
+    steps = _ratios(own, first, lambda epoch: epoch.step_s)
+    if epochs:
+        found |= {
+            "speedup_epoch": statistics.median(epochs),
+            "speedup_epoch_min": min(epochs),
+            "speedup_epoch_max": max(epochs),
+            "speedup_step": statistics.median(steps),
+        }
+    return replace(row, **found)
+
+
+def _ratios(own: Measurement, first: Measurement, of: Callable[[Any], float]) -> list[float]:
+    """The first rung's median of a round by this one's of the same round."""
+    return [
+        statistics.median(map(of, before.epochs)) / statistics.median(map(of, after.epochs))
+        for before, after in zip(first.rounds, own.rounds, strict=False)
+    ]
+
+
+def _trained(
+    own: Sequence[Trained], first: Sequence[Trained], s_per_epoch: float | None
+) -> Figures:
+    if not own:
+        return {}
+    is_first = own is first
+    converged = sum(each.stopped_by == StopReason.CONVERGED for each in own)
+    found: Figures = {
+        "seeds": len(own),
+        "converged": converged,
+        "epochs": statistics.fmean(each.epochs for each in own),
+    }
+    if own[0].captured:
+        found["reckoned_clock"] = s_per_epoch is not None
+        own = [replace(each, wall_clock_s=each.epochs * (s_per_epoch or 0.0)) for each in own]
+    before = {each.seed: each for each in first}
+    pairs = [(before[each.seed], each) for each in own if each.seed in before]
+    for name in ("wall_clock_s", "val_loss", "test_mql"):
+        if name == "wall_clock_s" and own[0].captured and s_per_epoch is None:
+            continue
+        found |= _mean(name, [getattr(each, name) for each in own])
+        if name != "wall_clock_s" and pairs and not is_first:
+            changes = [getattr(after, name) - getattr(was, name) for was, after in pairs]
+            found |= _mean(f"{name}_change", changes)
+    return found
+
+
+def _mean(name: str, values: Sequence[float]) -> Figures:
+    found: Figures = {name: statistics.fmean(values)}
+    if len(values) >= LEAST_SEEDS:
+        low, high = paired_t_interval(values, 1 - CONFIDENCE)
+        found |= {f"{name}_low": low, f"{name}_high": high}
+    return found
+
+
+TITLES = {
+    "cumulated": "Each change on top of those before it",
+    "alone": "Each change alone",
+}
+FIRST_LADDER_COLUMNS = tuple(each.name for each in fields(LadderRow)[:3])
+"""Of results.csv: by these a table of a ladder is known."""
+
+
+def as_ladder_documents(
+    rows: Sequence[LadderRow], circumstances: Circumstances
+) -> list[dict[str, Any]]:
+    """One flat record per rung, with the circumstances in each, but for the precision, which each
+    rung has of its own.
+    """
+    shared = {name: value for name, value in asdict(circumstances).items() if name != "precision"}
+    return [asdict(row) | shared for row in rows]
+
+
+def write_ladder(
+    rows: Sequence[LadderRow], circumstances: Circumstances, folder: Path
+) -> tuple[Path, Path]:
+    """Write results.csv (everything) and results.md (the tables) into `folder`, made if need be.
+
+    Each file is at any time the earlier one or the new one, whole.
+    """
+    documents = as_ladder_documents(rows, circumstances)
+    return write_table(documents, markdown_of(rows, circumstances), folder)
+
+
+def markdown_of(rows: Sequence[LadderRow], circumstances: Circumstances) -> str:
+    """The tables with their circumstances above and their footnotes below."""
+    columns = _columns(rows)
+    lines = head_of_page(circumstances, f"variant {rows[0].variant}")
+    for kind, title in TITLES.items():
+        shown = [row for row in rows if row.kind == kind]
+        lines += ["", f"**{title}**", "", *lines_of_table(shown, columns)]
+    notes = [f"- {note}" for note in _notes(rows, circumstances)]
+    return "\n".join([*lines, "", *notes]) + "\n"
+
+
+def print_ladder(rows: Sequence[LadderRow], circumstances: Circumstances) -> None:
+    """The tables' most important columns on the screen."""
+    console = make_console()
+    columns = [each for each in _columns(rows) if each[0] in ON_SCREEN]
+    for kind, title in TITLES.items():
+        table = on_screen([row for row in rows if row.kind == kind], columns)
+        table.title = f"{circumstances.task} on {circumstances.device}: {title.lower()}"
+        table.title_justify = "left"
+        console.print(table)
+    for note in _notes(rows, circumstances):
+        console.print(note)
+
+
+def _notes(rows: Sequence[LadderRow], circumstances: Circumstances) -> list[str]:
+    notes: list[str] = []
+    notes.append(
+        "x: the first rung's time divided by this one's in the same round, with the least and the "
+        "greatest over the rounds."
+    )
+    if any(row.seeds for row in rows):
+        notes.append(
+            "Trained to convergence with the first rung's learning rate: means over seeds with "
+            "95 % intervals; change: from the first rung, on the same seeds."
+        )
+    if reckoned := [_who(row) for row in rows if row.reckoned_clock]:
+        notes.append(
+            "Trained in a captured step, which differs by rounding; the time to "
+            f"convergence is the epochs times the rung's own s/epoch: {', '.join(reckoned)}."
+        )
+    notes += [f"{_who(row)}: {row.failure}." for row in rows if row.failure]
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        if row.not_trained:
+            by_reason.setdefault(row.not_trained, []).append(_who(row))
+    notes += [f"Fewer trainings, as {why}: {', '.join(who)}." for why, who in by_reason.items()]
+    return all_notes(notes, circumstances)
+
+
+def _who(row: LadderRow) -> str:
+    return f"{row.change} ({row.kind})"
+
+
+def _interval(name: str, form: str) -> Cell:
+    def cell(row: LadderRow) -> str:
+        value, low, high = (getattr(row, f"{name}{end}") for end in ("", "_low", "_high"))
+        if value is None:
+            return ""
+        middle = format(value, form)
+        return middle if low is None else f"{middle} [{low:{form}}, {high:{form}}]"
+
+    return cell
+
+
+def _change(row: LadderRow) -> str:
+    return row.change + (" (not here)" if row.failure and not row.rounds else "")
+
+
+def _speedup(row: LadderRow) -> str:
+    if row.speedup_epoch is None:
+        return ""
+    return f"{row.speedup_epoch:.2f} ({row.speedup_epoch_min:.2f} to {row.speedup_epoch_max:.2f})"
+
+
+def _converged(row: LadderRow) -> str:
+    return f"{row.converged} of {row.seeds}" if row.seeds else ""
+
+
+TIMES: tuple[tuple[str, Cell], ...] = (
+    ("change", _change),
+    ("ms/step", as_number("ms_per_step", ".3f")),
+    ("x step", as_number("speedup_step", ".2f")),
+    ("s/epoch", as_number("s_per_epoch", ".4f")),
+    ("x", _speedup),
+    ("samples/s", as_number("samples_per_s", ".0f")),
+    ("GPU %", as_number("gpu_utilisation", ".0f")),
+    ("peak MiB", as_number("peak_memory_bytes", ".0f", scale=2.0**-20)),
+    ("kernels", as_number("kernels_per_step", "d")),
+    ("set-up warm s", as_number("setup_warm_s", ".2f")),
+)
+"""Heading and cell of the columns that every ladder has."""
+
+QUALITY: tuple[tuple[str, Cell], ...] = (
+    ("converged", _converged),
+    ("epochs", as_number("epochs", ".1f")),
+    ("to convergence s", _interval("wall_clock_s", ".2f")),
+    ("val loss", _interval("val_loss", ".4f")),
+    ("test MQL", _interval("test_mql", ".4f")),
+    ("MQL change", _interval("test_mql_change", "+.4f")),
+)
+"""The same where there were trainings."""
+
+ON_SCREEN = (
+    "change",
+    "ms/step",
+    "s/epoch",
+    "x",
+    "GPU %",
+    "peak MiB",
+    "epochs",
+    "to convergence s",
+    "test MQL",
+    "MQL change",
+)
+"""What fits: the rest is in the files."""
+
+
+def _columns(rows: Sequence[LadderRow]) -> tuple[tuple[str, Cell], ...]:
+    return (*TIMES, *QUALITY) if any(row.seeds for row in rows) else TIMES
