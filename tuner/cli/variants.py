@@ -27,7 +27,6 @@ from tuner.config import (
 from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 from tuner.models.names import LIBRARY, library_class
-from tuner.spec.ranges import ChoiceRange
 from tuner.trial.survival import nothing_collected
 
 if TYPE_CHECKING:
@@ -96,9 +95,7 @@ def _configurations(file: StudyFile) -> Iterator[tuple[str, dict[str, Value]]]:
     defaults = file.defaults.values()
     tried = set(defaults)
     for name, r in file.space.ranges.items():
-        if not isinstance(r, ChoiceRange) or name in OF_NO_NETWORK:
-            continue
-        for choice in r.choices:
+        for choice in r.named if name not in OF_NO_NETWORK else ():
             params = file.space.nearest({**defaults, name: choice}, defaults)
             if params.get(name) == choice and choice != defaults.get(name):
                 tried |= set(params)

@@ -22,7 +22,6 @@ from tuner.errors import guess
 from tuner.files.plain import refuse_long_name
 from tuner.spec.ranges import (
     AnyRange,
-    ChoiceRange,
     FloatRange,
     OwnRange,
     RangeOfNumbers,
@@ -65,7 +64,7 @@ class SearchSpace(BaseModel):
     def _check(self) -> SearchSpace:
         for name, r in self.own.items():
             _check_name(name)
-            if name in OF_THE_TASK and not is_of_sizes(r):
+            if name in OF_THE_TASK and not r.whole:
                 raise ValueError(f'{name}: is no range of whole numbers; expected type = "int"')
         for name, r in self.ranges.items():
             if name in BUILT_IN:
@@ -262,13 +261,6 @@ class ProgramSpace(SearchSpace):
     batch_size: RangeOfSizes | None = None  # type: ignore[assignment]
 
 
-def is_of_sizes(r: AnyRange) -> bool:
-    """Whether all that it holds are whole numbers."""
-    if isinstance(r, ChoiceRange):
-        return all(is_whole(value) for value in r.choices)
-    return not isinstance(r, FloatRange)
-
-
 def _check_name(name: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name in NOT_OWN:
         raise ValueError(f"{name!r} is no argument of a network; expected a Python name")
@@ -277,12 +269,11 @@ def _check_name(name: str) -> None:
 
 def _check_built_in(name: str, r: AnyRange) -> None:
     """Raises ValueError where some value of a range is one that no training takes."""
-    if isinstance(r, ChoiceRange):
-        size = _NATIVE[name] is SizeRange
-        for value in r.choices:
-            if not (is_whole(value) if size else is_number(value)):
-                kind = "whole numbers" if size else "numbers"
-                raise ValueError(f"{name}.choices hold {value!r}; expected {kind}")
+    size = _NATIVE[name] is SizeRange
+    for value in r.named:
+        if not (is_whole(value) if size else is_number(value)):
+            kind = "whole numbers" if size else "numbers"
+            raise ValueError(f"{name}.choices hold {value!r}; expected {kind}")
     low, high = r.bounds()
     if name in ("learning_rate", "hidden_size", "batch_size") and low <= 0:
         raise ValueError(f"{name}: its lowest value is {low:g}; expected a number above 0")
