@@ -13,11 +13,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
-
-from tuner.cli.command import takes
+from tuner.cli.command import option, switch, takes
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, data_folder, note
 from tuner.cli.output import print_json, printed_to_stderr
@@ -49,73 +47,38 @@ class BenchOptions:
 
     task: TaskName = "etth"
     data_dir: DataDir = None
-    variants: Annotated[str, typer.Option(metavar="NAME[,NAME]|all", help="Variants to run.")] = (
-        "original"
+    variants: str = option("NAME[,NAME]|all", "Variants to run.", default="original")
+    backends: str | None = option("NAME[,NAME]|all", f"Our backends to run [{BACKENDS}].")
+    against: str | None = option(
+        "NAME[,NAME]|none", "darts, neuralforecast (those installed), or none."
     )
-    backends: Annotated[
-        str | None,
-        typer.Option(metavar="NAME[,NAME]|all", help=f"Our backends to run [{BACKENDS}]."),
-    ] = None
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,NAME]|none", help="darts, neuralforecast (those installed), or none."
-        ),
-    ] = None
-    against_everywhere: Annotated[
-        bool,
-        typer.Option("--against-everywhere", help="Run these at all sizes, not only at the first."),
-    ] = False
-    hidden: Annotated[
-        str | None, typer.Option(metavar="N[,N]", help=f"Hidden sizes [{HIDDEN}].")
-    ] = None
-    batch: Annotated[str | None, typer.Option(metavar="N[,N]", help=f"Batch sizes [{BATCH}].")] = (
-        None
-    )
-    precision: Annotated[Precision, typer.Option(help="Arithmetic of all contenders.")] = (
-        Precision.FP32
-    )
-    rounds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Counted turns of each contender.")
-    ] = 3
-    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Counted epochs in a turn.")] = 3
+    against_everywhere: bool = switch("Run these at all sizes, not only at the first.")
+    hidden: str | None = option("N[,N]", f"Hidden sizes [{HIDDEN}].")
+    batch: str | None = option("N[,N]", f"Batch sizes [{BATCH}].")
+    precision: Precision = option(None, "Arithmetic of all contenders.", default=Precision.FP32)
+    rounds: int = option("N", "Counted turns of each contender.", default=3, min=1)
+    epochs: int = option("N", "Counted epochs in a turn.", default=3, min=1)
     gpu: OneGpu = None
     cpu: Cpu = False
-    ladder: Annotated[
-        bool,
-        typer.Option(
-            "--ladder",
-            help="One variant in fp32 and plain operations, then one setting after the other.",
-        ),
-    ] = False
-    ladder_batch: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="The ladder's larger batch (default: 4 times the usual).",
-        ),
-    ] = None
-    train: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="SEEDS", help="Train the ladder's rungs to convergence, so often each."
-        ),
-    ] = 0
-    train_budget: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Seconds for all these trainings.")
-    ] = TRAIN_BUDGET_S
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help=f"Where results.csv and results.md go ({DEFAULT_OUTPUT}, of a ladder "
-            f"{LADDER_OUTPUT}).",
-        ),
-    ] = None
+    ladder: bool = switch(
+        "One variant in fp32 and plain operations, then one setting after the other."
+    )
+    ladder_batch: int | None = option(
+        "N", "The ladder's larger batch (default: 4 times the usual).", min=1
+    )
+    train: int = option(
+        "SEEDS", "Train the ladder's rungs to convergence, so often each.", default=0, min=0
+    )
+    train_budget: float = option(
+        "S", "Seconds for all these trainings.", default=TRAIN_BUDGET_S, min=0.0
+    )
+    output: Path | None = option(
+        "DIR",
+        f"Where results.csv and results.md go ({DEFAULT_OUTPUT}, of a ladder {LADDER_OUTPUT}).",
+    )
     force: Force = False
     json: Json = False
-    carried: Annotated[int | None, typer.Option(hidden=True)] = None
+    carried: int | None = option(hidden=True)
 
     @property
     def folder(self) -> Path:

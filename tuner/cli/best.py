@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from tuner.cli.command import takes
+from tuner.cli.command import option, takes
 from tuner.cli.options import Json, Storage, Study, TaskName, note
 from tuner.cli.picking import (
     Against,
@@ -44,10 +44,7 @@ class Format(StrEnum):
 class BestOptions:
     """The options of `tuner best`."""
 
-    variant: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Variant whose searches are picked from (or --study)."),
-    ] = None
+    variant: str | None = option("NAME", "Variant whose searches are picked from (or --study).")
     pick: PickName = Pick.SAME_QUALITY
     margin: Margin = None
     against: Against = None
@@ -55,19 +52,12 @@ class BestOptions:
     max_time: MaxTime = None
     max_mql: MaxMql = None
     trial: TrialNumber = None
-    output_format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format", help="toml (default), json; scripts: python, neuralforecast, darts."
-        ),
-    ] = None
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write it here; python: FILE.py trains, FILE_network.py is the network alone.",
-        ),
-    ] = None
+    output_format: Format | None = option(
+        None, "toml (default), json; scripts: python, neuralforecast, darts.", named="--format"
+    )
+    output: Path | None = option(
+        "FILE", "Write it here; python: FILE.py trains, FILE_network.py is the network alone."
+    )
     force: Force = False
     task: TaskName = "etth"
     study: Study = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tuner.cli.command import argument, command, option
 from tuner.cli.init import as_options
 from tuner.cli.options import DataDir, Json, data_folder, note
 from tuner.cli.output import print_json, say
@@ -31,20 +32,12 @@ TINY = 0.005
 """A share of the objective that nobody will notice."""
 
 
+@command
 def check(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|TASK", help="A CSV or Parquet file, a task file, demo or etth."
-        ),
-    ],
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw the targets over time: .html; .png, .svg or .pdf (these need a Chromium).",
-        ),
-    ] = None,
+    file: str = argument("FILE|TASK", "A CSV or Parquet file, a task file, demo or etth."),
+    plot: Path | None = option(
+        "FILE", "Draw the targets over time: .html; .png, .svg or .pdf (these need a Chromium)."
+    ),
     force: Force = False,
     data_dir: DataDir = None,
     json: Json = False,
@@ -282,11 +275,10 @@ def _root() -> None:
 
 
 @app.command()
+@command
 def fetch(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Which data: etth.")],
-    to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to put it (default: the user cache).")
-    ] = None,
+    task: str = argument("TASK", "Which data: etth."),
+    to: Path | None = option("DIR", "Where to put it (default: the user cache)."),
 ) -> int:
     """Download a task's data once and check it."""
     from tuner.data.sources import fetch_etth

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.command import takes
+from tuner.cli.command import option, takes
 from tuner.cli.options import (
     Cpu,
     DataDir,
@@ -47,9 +45,7 @@ if TYPE_CHECKING:
 class LaunchOptions:
     """The options of `tuner launch`."""
 
-    variant: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml) to retune.")
-    ]
+    variant: str = option("NAME[,NAME]", "Variants or study files (.toml) to retune.", default=...)
     gpus: Gpus = None
     cpu: Cpu = False
     workers: Workers = None
@@ -58,37 +54,25 @@ class LaunchOptions:
     print_only: PrintOnly = False
     task: TaskName = "etth"
     data_dir: DataDir = None
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MANY,
-            metavar="N",
-            help="Until each study holds this many finished trials (a new one: 50).",
-        ),
-    ] = None
+    trials: int | None = option(
+        "N", "Until each study holds this many finished trials (a new one: 50).", min=1, max=MANY
+    )
     no_estimate: NoEstimate = False
-    searches: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_SEARCHES,
-            metavar="S",
-            help="Independent searches of each variant, each a study with all the trials (those "
-            "that are there, or 1).",
-        ),
-    ] = None
+    searches: int | None = option(
+        "S",
+        "Independent searches of each variant, each a study with all the trials (those "
+        "that are there, or 1).",
+        min=1,
+        max=MOST_SEARCHES,
+    )
     timeout: Timeout = None
     storage: Storage = None
     study: Study = None
     policy: SearchPolicy = field(default_factory=SearchPolicy)
     draw: Draw = None
-    warm_start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first."
-        ),
-    ] = None
+    warm_start: str | None = option(
+        "STUDY[,STUDY]", "Studies, or exported ones, whose fronts go first."
+    )
     settings: StudySettings = field(default_factory=StudySettings)
     hang_limit: HangLimit = None
     trust: Trust = False

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tuner.cli import options as shared
-from tuner.cli.command import But, takes
+from tuner.cli.command import But, option, switch, takes
 from tuner.cli.options import (
     Cpu,
     DataDir,
@@ -55,9 +53,7 @@ if TYPE_CHECKING:
 class RetuneOptions:
     """The options of `tuner retune`."""
 
-    variant: Annotated[
-        str, typer.Option(metavar="NAME", help="The variant, or study file (.toml), to retune.")
-    ]
+    variant: str = option("NAME", "The variant, or study file (.toml), to retune.", default=...)
     gpus: Gpus = None
     cpu: Cpu = False
     workers: Workers = None
@@ -67,40 +63,25 @@ class RetuneOptions:
     data_dir: DataDir = None
     plan: Registered = field(default_factory=Registered)
     no_estimate: NoEstimate = False
-    top: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MANY, metavar="N", help="Configurations of each round of re-evaluation (6)."
-        ),
-    ] = None
-    ablate: Annotated[
-        bool,
-        typer.Option(
-            "--ablate",
-            help="At the end, run what each search recommends with one value at a time set back to "
-            "the default: which of them made the gain?",
-        ),
-    ] = False
+    top: int | None = option(
+        "N", "Configurations of each round of re-evaluation (6).", min=1, max=MANY
+    )
+    ablate: bool = switch(
+        "At the end, run what each search recommends with one value at a time set back to "
+        "the default: which of them made the gain?"
+    )
     timeout: Timeout = None
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The report (retune-<study>.html beside the SQLite file, else in storage).",
-        ),
-    ] = None
+    html: Path | None = option(
+        "FILE", "The report (retune-<study>.html beside the SQLite file, else in storage)."
+    )
     policy: Annotated[
         SearchPolicy, But(("max_time_s", "max_mql", "max_memory_bytes", "search_s", "margin"))
     ] = field(default_factory=SearchPolicy)
     """The margin is registered, and the time of a search a share of the budget."""
     draw: Draw = None
-    warm_start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STUDY[,STUDY]",
-            help="Other studies, or exported ones, whose fronts all searches try first.",
-        ),
-    ] = None
+    warm_start: str | None = option(
+        "STUDY[,STUDY]", "Other studies, or exported ones, whose fronts all searches try first."
+    )
     settings: Annotated[StudySettings, But(("seeds",))] = field(default_factory=StudySettings)
     hang_limit: HangLimit = None
     trust: Trust = False

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from tuner.cli.command import command, option, switch
 from tuner.cli.options import Json, Storage, is_named, note, storage_url
 from tuner.cli.output import print_json, say
 from tuner.display.text import command_line
@@ -29,15 +28,11 @@ if TYPE_CHECKING:
 WATCH_S = 2.0
 
 
+@command
 def status(
-    study: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="This study alone, or group:NAME (default: all)."),
-    ] = None,
+    study: str | None = option("NAME", "This study alone, or group:NAME (default: all)."),
     storage: Storage = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Stay and refresh; end with Ctrl-C.")
-    ] = False,
+    watch: bool = switch("Stay and refresh; end with Ctrl-C."),
     json: Json = False,
 ) -> int:
     """Show studies: trials, front, hypervolume, workers."""

@@ -6,11 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.command import takes
+from tuner.cli.command import option, takes
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Storage, Study, Trust, data_folder, note
 from tuner.cli.output import print_json, printed_to_stderr, say
@@ -127,18 +125,11 @@ SEEDS_AT_MOST = 100
 class TrainOptions:
     """The options of `tuner train`."""
 
-    output: Annotated[
-        Path, typer.Option(metavar="FILE.safetensors", help="The model; its card goes beside it.")
-    ]
-    variant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Variant whose study is picked from.")
-    ] = None
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml", help="A configuration that 'tuner best --format toml' wrote."
-        ),
-    ] = None
+    output: Path = option("FILE.safetensors", "The model; its card goes beside it.", default=...)
+    variant: str | None = option("NAME", "Variant whose study is picked from.")
+    config: Path | None = option(
+        "FILE.toml", "A configuration that 'tuner best --format toml' wrote."
+    )
     pick: PickName = Pick.SAME_QUALITY
     margin: Margin = None
     against: Against = None
@@ -146,32 +137,19 @@ class TrainOptions:
     max_time: MaxTime = None
     max_mql: MaxMql = None
     trial: TrialNumber = None
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**63 - 1, metavar="S", help="Seed (0).")
-    ] = None
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=SEEDS_AT_MOST,
-            metavar="K",
-            help="Train seeds 0 to K-1; keep the lowest loss.",
-        ),
-    ] = None
-    task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE", help="etth, demo, or a task file (the configuration's; etth)."
-        ),
-    ] = None
+    seed: int | None = option("S", "Seed (0).", min=0, max=2**63 - 1)
+    seeds: int | None = option(
+        "K", "Train seeds 0 to K-1; keep the lowest loss.", min=1, max=SEEDS_AT_MOST
+    )
+    task: str | None = option(
+        "NAME|FILE", "etth, demo, or a task file (the configuration's; etth)."
+    )
     data_dir: DataDir = None
     study: Study = None
     storage: Storage = None
     gpu: OneGpu = None
     cpu: Cpu = False
-    backend: Annotated[Backend, typer.Option(help="How the mathematics is executed.")] = (
-        Backend.AUTO
-    )
+    backend: Backend = option(None, "How the mathematics is executed.", default=Backend.AUTO)
     force: Force = False
     trust: Trust = False
     json: Json = False

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from tuner.cli.command import argument, command, option
 from tuner.cli.options import Json, Storage, storage_url
 from tuner.cli.output import print_json
 from tuner.errors import UsageError
@@ -14,16 +13,12 @@ if TYPE_CHECKING:
     from tuner.storage.database import Database
 
 
+@command
 def trial(
-    number: Annotated[
-        int, typer.Argument(metavar="NUMBER", min=0, help="The trial's number in its study.")
-    ],
-    study: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Its study; may be left out where the database has one only."
-        ),
-    ] = None,
+    number: int = argument("NUMBER", "The trial's number in its study.", min=0),
+    study: str | None = option(
+        "NAME", "Its study; may be left out where the database has one only."
+    ),
     storage: Storage = None,
     json: Json = False,
 ) -> int:

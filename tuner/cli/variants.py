@@ -9,10 +9,9 @@ import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from tuner.cli.command import command, option
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, printed_to_stderr, say
 from tuner.config import (
@@ -312,19 +311,17 @@ def _is_built(
 SPLITS = ("train", "val", "test")
 
 
+@command
 def variants(
-    check: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Prepare --task's data, train this variant one step: does it work? "
-            "neuralforecast: each of that library's models, which takes minutes.",
-        ),
-    ] = None,
+    check: str | None = option(
+        "NAME|FILE",
+        "Prepare --task's data, train this variant one step: does it work? "
+        "neuralforecast: each of that library's models, which takes minutes.",
+    ),
     task: TaskName = "demo",
     data_dir: DataDir = None,
     json: Json = False,
-    supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
+    supervised_by: int | None = option(hidden=True),
 ) -> int:
     """List the variants that come with tuner."""
     from tuner.spec.study_file import builtin_variants, load_study_file

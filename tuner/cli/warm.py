@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tuner.cli.command import Only, takes
+from tuner.cli.command import Only, option, takes
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
 from tuner.config import MANY
@@ -30,25 +28,17 @@ NOBODY_TOLD = "no GPU is visible here; name what to compile for, e.g. --capabili
 class WarmOptions:
     """The options of `tuner warm`."""
 
-    variant: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml).")
-    ]
+    variant: str = option("NAME[,NAME]", "Variants or study files (.toml).", default=...)
     task: TaskName = "etth"
     data_dir: DataDir = None
     settings: Annotated[StudySettings, Only(("backend", "precision"))] = field(
         default_factory=StudySettings
     )
     """As of the launch to come."""
-    capability: Annotated[
-        str | None,
-        typer.Option(metavar="9.0", help="GPUs to compile for (the one that is here)."),
-    ] = None
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MANY, metavar="N", help="Kernels at the same time (a core each, up to 32)."
-        ),
-    ] = None
+    capability: str | None = option("9.0", "GPUs to compile for (the one that is here).")
+    jobs: int | None = option(
+        "N", "Kernels at the same time (a core each, up to 32).", min=1, max=MANY
+    )
     json: Json = False
 
 
