@@ -109,7 +109,9 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], Callab
     groups: dict[str, _Group] = {}
     parameters: list[inspect.Parameter] = []
     fields = {each.name: each for each in dataclasses.fields(options)}  # type: ignore[arg-type]
-    for each in inspect.signature(options).parameters.values():
+    own = options.__annotations__  # what a command alone has is said before what several have
+    signature = inspect.signature(options).parameters.values()
+    for each in sorted(signature, key=lambda each: each.name not in own):
         group = _group_of(hints[each.name])
         if group is None:
             hint = _hint(each.name, hints[each.name], fields[each.name])

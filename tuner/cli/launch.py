@@ -5,32 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tuner.cli.command import option, takes
+from tuner.cli.asked import SearchOptions
+from tuner.cli.command import option, switch, takes
 from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Draw,
-    Gpus,
-    HangLimit,
-    Json,
-    NoEstimate,
-    On,
-    Placement,
-    PrintOnly,
-    Storage,
     Study,
-    TaskName,
-    Timeout,
-    Trust,
-    Workers,
     as_typed,
-    data_folder,
     opened_database,
-    storage_url,
 )
 from tuner.cli.output import print_json, say_told
 from tuner.config import MANY, MOST_SEARCHES
-from tuner.settings import duration_s
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_settings import StudySettings
 
@@ -42,22 +25,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOptions:
+class LaunchOptions(SearchOptions):
     """The options of `tuner launch`."""
 
     variant: str = option("NAME[,NAME]", "Variants or study files (.toml) to retune.", default=...)
-    gpus: Gpus = None
-    cpu: Cpu = False
-    workers: Workers = None
-    on: On = None
-    placement: Placement = None
-    print_only: PrintOnly = False
-    task: TaskName = "etth"
-    data_dir: DataDir = None
+    print_only: bool = switch(
+        "Print what the engine would be told; the studies are made, nobody works.", named="--print"
+    )
     trials: int | None = option(
         "N", "Until each study holds this many finished trials (a new one: 50).", min=1, max=MANY
     )
-    no_estimate: NoEstimate = False
     searches: int | None = option(
         "S",
         "Independent searches of each variant, each a study with all the trials (those "
@@ -65,18 +42,12 @@ class LaunchOptions:
         min=1,
         max=MOST_SEARCHES,
     )
-    timeout: Timeout = None
-    storage: Storage = None
     study: Study = None
     policy: SearchPolicy = field(default_factory=SearchPolicy)
-    draw: Draw = None
     warm_start: str | None = option(
         "STUDY[,STUDY]", "Studies, or exported ones, whose fronts go first."
     )
     settings: StudySettings = field(default_factory=StudySettings)
-    hang_limit: HangLimit = None
-    trust: Trust = False
-    json: Json = False
 
 
 @takes(LaunchOptions)
@@ -103,26 +74,17 @@ def launch(options: LaunchOptions) -> int:
 
 
 def _request(options: LaunchOptions) -> LaunchRequest:
-    from tuner.cli.asked import devices_of
     from tuner.launch import LaunchRequest
 
     return LaunchRequest(
         variants=options.variant,
-        task=options.task,
         study=options.study,
-        data_dir=data_folder(options.data_dir),
-        devices=devices_of(options),
         trials=options.trials,
         searches=options.searches,
-        draw=options.draw,
-        timeout_s=duration_s(options.timeout, "--timeout"),
-        hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
-        storage=storage_url(options.storage),
         settings=options.settings,
         policy=options.policy,
         warm_start=options.warm_start,
-        trust=options.trust,
-        estimate=not options.no_estimate,
+        **options.common(),
     )
 
 

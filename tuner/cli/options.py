@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.config import MANY
 from tuner.display.text import shown
 from tuner.errors import UsageError
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
@@ -46,57 +45,13 @@ TaskName = Annotated[
     str, typer.Option("--task", metavar="NAME|FILE", help="etth, demo, or a task file (.toml).")
 ]
 
-Gpus = Annotated[
-    str | None,
-    typer.Option(metavar="0,1|all", help="GPUs, one worker each; with --on: how many, or all."),
-]
 OneGpu = Annotated[
     int | None,
     typer.Option("--gpu", min=0, metavar="INDEX", help="The GPU to run on (0 if there is one)."),
 ]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1, metavar="N", help="CPU workers, sharing out the cores (up to 4); with --on: so many."
-    ),
-]
-On = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ENGINE",
-        help="Who places the workers on other machines: ray, ray://HOST:PORT, slurm or k8s.",
-    ),
-]
-Placement = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KEY=VALUE,...|FILE",
-        help="What the engine is told beside (partition=gpu,time=2:00:00), or a TOML file with "
-        "its table.",
-    ),
-]
-PrintOnly = Annotated[
-    bool,
-    typer.Option(
-        "--print", help="Print what the engine would be told; the studies are made, nobody works."
-    ),
-]
 Timeout = Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")]
 
-Draw = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=MANY,
-        metavar="N",
-        help="Of all seeds, of searches, trainings and confirmations: another N asks the same "
-        "question again (1).",
-    ),
-]
-NoEstimate = Annotated[
-    bool, typer.Option("--no-estimate", help="Measure nothing before the work to foretell it.")
-]
 HangLimit = Annotated[
     str | None,
     typer.Option(

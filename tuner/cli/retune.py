@@ -9,31 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tuner.cli import options as shared
+from tuner.cli.asked import SearchOptions
 from tuner.cli.command import But, option, switch, takes
 from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Draw,
-    Gpus,
-    HangLimit,
-    Json,
-    NoEstimate,
-    On,
-    Placement,
-    Storage,
-    TaskName,
-    Timeout,
-    Trust,
-    Workers,
-    data_folder,
     note,
-    storage_url,
 )
 from tuner.cli.output import print_json
 from tuner.cli.replace import Force, check_free, check_placeable, is_page
 from tuner.config import MANY
 from tuner.errors import UsageError
-from tuner.settings import duration_s
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
 from tuner.spec.study_settings import StudySettings
@@ -50,19 +34,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetuneOptions:
+class RetuneOptions(SearchOptions):
     """The options of `tuner retune`."""
 
     variant: str = option("NAME", "The variant, or study file (.toml), to retune.", default=...)
-    gpus: Gpus = None
-    cpu: Cpu = False
-    workers: Workers = None
-    on: On = None
-    placement: Placement = None
-    task: TaskName = "etth"
-    data_dir: DataDir = None
     plan: Registered = field(default_factory=Registered)
-    no_estimate: NoEstimate = False
     top: int | None = option(
         "N", "Configurations of each round of re-evaluation (6).", min=1, max=MANY
     )
@@ -70,7 +46,6 @@ class RetuneOptions:
         "At the end, run what each search recommends with one value at a time set back to "
         "the default: which of them made the gain?"
     )
-    timeout: Timeout = None
     html: Path | None = option(
         "FILE", "The report (retune-<study>.html beside the SQLite file, else in storage)."
     )
@@ -78,16 +53,11 @@ class RetuneOptions:
         SearchPolicy, But(("max_time_s", "max_mql", "max_memory_bytes", "search_s", "margin"))
     ] = field(default_factory=SearchPolicy)
     """The margin is registered, and the time of a search a share of the budget."""
-    draw: Draw = None
     warm_start: str | None = option(
         "STUDY[,STUDY]", "Other studies, or exported ones, whose fronts all searches try first."
     )
     settings: Annotated[StudySettings, But(("seeds",))] = field(default_factory=StudySettings)
-    hang_limit: HangLimit = None
-    trust: Trust = False
     force: Force = False
-    storage: Storage = None
-    json: Json = False
 
 
 @takes(RetuneOptions)
@@ -113,26 +83,17 @@ def retune(options: RetuneOptions) -> int:
 
 
 def _request(options: RetuneOptions) -> RetuneRequest:
-    from tuner.cli.asked import devices_of
     from tuner.launch.retune import RetuneRequest
 
     return RetuneRequest(
         variant=options.variant,
-        task=options.task,
-        draw=options.draw,
         top=options.top,
         **options.plan.said(),
         ablate=options.ablate,
-        devices=devices_of(options),
-        data_dir=data_folder(options.data_dir),
-        storage=storage_url(options.storage),
-        timeout_s=duration_s(options.timeout, "--timeout"),
-        hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
         settings=options.settings,
         policy=options.policy,
         warm_start=options.warm_start,
-        trust=options.trust,
-        estimate=not options.no_estimate,
+        **options.common(),
     )
 
 

@@ -10,20 +10,14 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.command import option, takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Storage, Study, Trust, data_folder, note
+from tuner.cli.options import Cpu, DataDir, OneGpu, Trust, data_folder, note
 from tuner.cli.output import print_json, printed_to_stderr, say
 from tuner.cli.picking import (
-    Against,
-    Margin,
-    MaxMql,
-    MaxTime,
     Pick,
-    PickName,
-    TrialNumber,
-    ValuesName,
+    Picking,
     picked,
 )
-from tuner.cli.replace import Force, check_model_free
+from tuner.cli.replace import check_model_free
 from tuner.config import Backend
 from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
@@ -122,21 +116,13 @@ SEEDS_AT_MOST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions:
+class TrainOptions(Picking):
     """The options of `tuner train`."""
 
     output: Path = option("FILE.safetensors", "The model; its card goes beside it.", default=...)
-    variant: str | None = option("NAME", "Variant whose study is picked from.")
     config: Path | None = option(
         "FILE.toml", "A configuration that 'tuner best --format toml' wrote."
     )
-    pick: PickName = Pick.SAME_QUALITY
-    margin: Margin = None
-    against: Against = None
-    values: ValuesName = None
-    max_time: MaxTime = None
-    max_mql: MaxMql = None
-    trial: TrialNumber = None
     seed: int | None = option("S", "Seed (0).", min=0, max=2**63 - 1)
     seeds: int | None = option(
         "K", "Train seeds 0 to K-1; keep the lowest loss.", min=1, max=SEEDS_AT_MOST
@@ -145,14 +131,10 @@ class TrainOptions:
         "NAME|FILE", "etth, demo, or a task file (the configuration's; etth)."
     )
     data_dir: DataDir = None
-    study: Study = None
-    storage: Storage = None
     gpu: OneGpu = None
     cpu: Cpu = False
     backend: Backend = option(None, "How the mathematics is executed.", default=Backend.AUTO)
-    force: Force = False
     trust: Trust = False
-    json: Json = False
 
 
 @takes(TrainOptions)

@@ -8,28 +8,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tuner.cli.asked import WorkOptions
 from tuner.cli.command import option, switch, takes
 from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Gpus,
-    Json,
-    On,
-    Placement,
-    PrintOnly,
-    Storage,
-    TaskName,
-    Timeout,
-    Trust,
-    Workers,
-    data_folder,
     opened_database,
-    storage_url,
 )
 from tuner.cli.output import print_json, say_told
 from tuner.config import MANY
 from tuner.errors import UsageError
-from tuner.settings import duration_s
 from tuner.spec.margin import CONFIRMATION_SEEDS, margin_of
 
 if TYPE_CHECKING:
@@ -53,11 +39,10 @@ class FrontChosen(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyOptions:
+class VerifyOptions(WorkOptions):
     """The options of `tuner verify`."""
 
     variant: str = option("NAME[,NAME]", "Variants whose studies to verify, together.", default=...)
-    task: TaskName = "etth"
     confirm: bool = switch(
         "Test what each study recommends against its default, on untouched seeds."
     )
@@ -90,21 +75,13 @@ class VerifyOptions:
     margin: str | None = option(
         "1%", "With --confirm: as good is an MQL at most so much above the default's."
     )
-    gpus: Gpus = None
-    cpu: Cpu = False
-    workers: Workers = None
-    on: On = None
-    placement: Placement = None
-    print_only: PrintOnly = False
+    print_only: bool = switch(
+        "Print what the engine would be told; the studies are made, nobody works.", named="--print"
+    )
     stop_early: bool = switch("End at a planned look (60 or 80 % of the seeds) when all is clear.")
     study: str | None = option(
         "NAME[,NAME]", "Studies, or group:NAME (default: all searches of <task>-<variant>)."
     )
-    data_dir: DataDir = None
-    timeout: Timeout = None
-    trust: Trust = False
-    storage: Storage = None
-    json: Json = False
 
 
 @takes(VerifyOptions)
@@ -152,13 +129,11 @@ def _refuse_apart(options: VerifyOptions) -> None:
 
 
 def _request(options: VerifyOptions) -> VerificationRequest:
-    from tuner.cli.asked import devices_of
     from tuner.launch.verification import VerificationRequest
     from tuner.verdict.runs_model import Choice
 
     return VerificationRequest(
         variants=options.variant,
-        task=options.task,
         studies=options.study,
         top=options.top,
         choice=None if options.choose is None else Choice(options.choose.value),
@@ -168,11 +143,7 @@ def _request(options: VerifyOptions) -> VerificationRequest:
         ablate=options.ablate,
         against=options.against,
         margin=margin_of(options.margin, "--margin"),
-        devices=devices_of(options),
-        data_dir=data_folder(options.data_dir),
-        timeout_s=duration_s(options.timeout, "--timeout"),
-        storage=storage_url(options.storage),
-        trust=options.trust,
+        **options.common(),
     )
 
 
