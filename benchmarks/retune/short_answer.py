@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.campaign.answer import conclusion
-from tuner.report.figures.confirmed_series import confirmed_series
+from tuner.report.figures.confirmed_figure import confirmed_series
 from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report

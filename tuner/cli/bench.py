@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tuner.cli.command import option, switch, takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Json,
+    OneGpu,
+    TaskName,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+)
 from tuner.cli.replace import Force, check_bench_free
 from tuner.config import Precision
 from tuner.errors import TunerError, UsageError

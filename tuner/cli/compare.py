@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.cli.command import argument, command, option, switch
-from tuner.cli.options import Json, Storage, TaskName, note, storage_url
-from tuner.cli.output import print_json
+from tuner.cli.options import Json, Storage, TaskName, note, print_json, storage_url
 from tuner.cli.picking import PointOfFront
 from tuner.cli.replace import Force, check_free, check_placeable, is_page, is_table
 from tuner.errors import UsageError

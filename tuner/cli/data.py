@@ -10,8 +10,7 @@ import typer
 
 from tuner.cli.command import argument, command, option
 from tuner.cli.init import as_options
-from tuner.cli.options import DataDir, Json, data_folder, note
-from tuner.cli.output import print_json, say
+from tuner.cli.options import DataDir, Json, data_folder, note, print_json, say
 from tuner.cli.replace import Force, check_free, is_figure
 from tuner.config import Objective
 from tuner.errors import TunerError, unknown_name

@@ -7,8 +7,7 @@ from pathlib import Path
 import typer
 
 from tuner.cli.command import argument, command, switch
-from tuner.cli.options import Json, Storage, storage_url
-from tuner.cli.output import print_json, say
+from tuner.cli.options import Json, Storage, print_json, say, storage_url
 
 app = typer.Typer(help="Make the database ready, look it over, back it up.", no_args_is_help=True)
 

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tuner.cli.options import DataDir, Json, Storage, data_folder, storage_url
-from tuner.cli.output import print_json
+from tuner.cli.options import DataDir, Json, Storage, data_folder, print_json, storage_url
 from tuner.data.sources import find_etth
 from tuner.devices import Gpu, list_gpus
 from tuner.devices.common_files import who_may_change

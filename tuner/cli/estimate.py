@@ -19,9 +19,9 @@ from tuner.cli.options import (
     data_folder,
     is_named,
     note,
+    print_json,
     storage_url,
 )
-from tuner.cli.output import print_json
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.settings import above_zero, duration_s
 from tuner.spec.policy import SearchPolicy

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tuner.cli.command import argument, command, option
-from tuner.cli.options import Json, Storage, TaskName, storage_url
-from tuner.cli.output import print_json
+from tuner.cli.options import Json, Storage, TaskName, print_json, storage_url
 
 
 @command

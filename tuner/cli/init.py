@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from tuner.cli.command import argument, command, option, switch, takes
-from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr, say
+from tuner.cli.options import (
+    DataDir,
+    Json,
+    TaskName,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+    say,
+)
 from tuner.config import MANY, shapes_seen
 from tuner.display.text import command_line
 from tuner.errors import InterruptionError, TunerError, UsageError

@@ -11,8 +11,9 @@ from tuner.cli.options import (
     Study,
     as_typed,
     opened_database,
+    print_json,
+    say_told,
 )
-from tuner.cli.output import print_json, say_told
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_settings import StudySettings

@@ -33,7 +33,7 @@ class PointOfFront(StrEnum):
 
 
 class FrontValues(StrEnum):
-    """`tuner.verdict.front_by_values.Values`, without its imports."""
+    """`tuner.verdict.runs_model.Values`, without its imports."""
 
     SINGLE = "single"
     EXPECTED = "expected"

@@ -116,7 +116,7 @@ def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure
     of every study: what `tuner explain` says in figures.
     """
     from tuner.api import study_names
-    from tuner.report.figures.importances import importances_figure
+    from tuner.report.figures.draw import importances_figure
     from tuner.study.named import PREFIX, says_which
     from tuner.verdict.compare.studies import read_studies
     from tuner.verdict.explain import explain_study

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tuner.cli.command import argument, option, switch, takes
-from tuner.cli.options import Json, note
-from tuner.cli.output import print_json, printed_to_stderr
+from tuner.cli.options import Json, note, print_json, printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_figure, is_forecast
 from tuner.errors import UsageError, unknown_name
 

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.command import argument, option, takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Timeout, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Json,
+    OneGpu,
+    Timeout,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+)
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
 from tuner.config import Backend, Precision, RunConfig
 from tuner.errors import TunerError, UsageError, exit_code_of

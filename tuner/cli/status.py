@@ -6,9 +6,8 @@ import time
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from tuner.cli.command import command, option, switch
-from tuner.cli.options import Json, Storage, is_named, note, storage_url
-from tuner.cli.output import print_json, say
+from tuner.cli.command import argument, command, option, switch
+from tuner.cli.options import Json, Storage, is_named, note, print_json, say, storage_url
 from tuner.display.text import command_line
 from tuner.errors import (
     EmptyDatabaseError,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from tuner.storage.database import Database
     from tuner.storage.url import DatabaseUrl
     from tuner.study.open import OpenStudy
+
 
 WATCH_S = 2.0
 
@@ -139,3 +139,44 @@ def _watch(database: Database, study: str | None, *, leave_out: Container[str] =
                 time.sleep(WATCH_S)
     except KeyboardInterrupt as error:
         return exit_code_of(error)
+
+
+# `tuner trial`: everything about one trial.
+
+
+@command
+def trial(
+    number: int = argument("NUMBER", "The trial's number in its study.", min=0),
+    study: str | None = option(
+        "NAME", "Its study; may be left out where the database has one only."
+    ),
+    storage: Storage = None,
+    json: Json = False,
+) -> int:
+    """Show one trial: parameters, values, curve, attempts, device, versions, and why it ended."""
+    from tuner.report.terminal.trial_sections import print_trial
+    from tuner.report.trial_detail import read_trial
+    from tuner.storage.database import open_database
+    from tuner.storage.url import absolute, parse_url
+    from tuner.study.open import open_study
+
+    database = open_database(absolute(parse_url(storage_url(storage))), create=False)
+    try:
+        detail = read_trial(open_study(database, study or _only_study(database)), number)
+    finally:
+        database.close()
+    if json:
+        print_json(detail.as_dict())
+    else:
+        print_trial(detail)
+    return 0
+
+
+def _only_study(database: Database) -> str:
+    from tuner.study.open import list_studies
+
+    names = list_studies(database)
+    if len(names) != 1:
+        there = ", ".join(names) if names else "none"
+        raise UsageError(f"which study's trial? name it by --study; there are: {there}")
+    return names[0]

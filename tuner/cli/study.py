@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.command import argument, command, option
-from tuner.cli.options import Json, Storage, Trust, opened_database, storage_url
-from tuner.cli.output import print_json, say
+from tuner.cli.options import Json, Storage, Trust, opened_database, print_json, say, storage_url
 from tuner.cli.replace import Force, check_free, is_exported_study
 from tuner.errors import TunerError, UsageError
 from tuner.spec.definition import StudyDefinition

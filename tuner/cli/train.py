@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.command import option, takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, OneGpu, Trust, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr, say
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    OneGpu,
+    Trust,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+    say,
+)
 from tuner.cli.picking import (
     Pick,
     Picking,
@@ -93,7 +102,7 @@ def announcer() -> Callable[[int, EpochRecord], None]:
 
 
 def _print(trained: tuple[Trained, ...], kept: Trained) -> None:
-    from tuner.report.terminal.interval_lines import print_forecast_quality
+    from tuner.report.terminal.explanations import print_forecast_quality
 
     for each in trained:
         r, mark = each.result, " (kept)" if each is kept else ""

@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.cli.command import command, option
-from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr, say
+from tuner.cli.options import (
+    DataDir,
+    Json,
+    TaskName,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+    say,
+)
 from tuner.config import (
     OF_THE_TASK,
     OF_TRAINING,

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tuner.cli.command import Only, option, takes
-from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
-from tuner.cli.output import print_json, say
+from tuner.cli.options import DataDir, Json, TaskName, data_folder, note, print_json, say
 from tuner.config import MANY
 from tuner.errors import TunerError, UsageError
 from tuner.spec.study_settings import StudySettings

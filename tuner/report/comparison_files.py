@@ -12,7 +12,7 @@ from typing import Any
 from tuner.display.text import in_csv, in_html, shown
 from tuner.errors import TunerError
 from tuner.files.durable import put
-from tuner.report.figures.confirmed_series import devices_of
+from tuner.report.figures.confirmed_figure import devices_of
 from tuner.report.figures.draw import axes, draw
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
@@ -24,7 +24,7 @@ from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, groups_of
 from tuner.verdict.compare.rows import FIGURES, Row
 from tuner.verdict.compare.studies import labels, names_of_groups
-from tuner.verdict.questions import WITHIN
+from tuner.verdict.stats.effects import WITHIN
 from tuner.verdict.stats.intervals import CONFIDENCE, Interval
 from tuner.verdict.verified import verified_in
 

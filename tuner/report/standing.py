@@ -17,9 +17,8 @@ from tuner.storage.queue.roster import WorkerRow
 from tuner.study.group import memberships
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.verdict.beside_search import split_shown
 from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.verified import Verified
+from tuner.verdict.verified import Verified, split_shown
 
 _REPEATED = (
     "A configuration with several runs is one point, under its first trial's number: the medians "

@@ -25,8 +25,9 @@ from tuner.report.figures.confirmed_figure import (
     ConfirmedSeries,
     Found,
     confirmed_figure,
+    confirmed_series,
+    first_level,
 )
-from tuner.report.figures.confirmed_series import confirmed_series, first_level
 from tuner.report.figures.draw import draw
 from tuner.report.figures.front import Interval, VerifiedPoint
 from tuner.storage import schema

@@ -12,10 +12,9 @@ from tuner.report.figures.curves import (
     hypervolume_figure,
     throughput_figure,
 )
-from tuner.report.figures.draw import KINDS, draw
+from tuner.report.figures.draw import KINDS, draw, importances_figure
 from tuner.report.figures.fan import Fan, fan_figure
 from tuner.report.figures.front import FrontSeries, Interval, VerifiedPoint, pareto_figure
-from tuner.report.figures.importances import importances_figure
 from tuner.report.figures.save import save
 from tuner.report.figures.series import (
     common_reference,

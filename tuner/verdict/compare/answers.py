@@ -12,8 +12,16 @@ from typing import Any
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import DEFAULT, labels
 from tuner.verdict.early_looks import compare_at
-from tuner.verdict.questions import BETWEEN, questions, sample_name
-from tuner.verdict.stats.effects import MQL, SECONDS, Comparison, Effect, Question
+from tuner.verdict.stats.effects import (
+    BETWEEN,
+    MQL,
+    SECONDS,
+    Comparison,
+    Effect,
+    Question,
+    questions,
+    sample_name,
+)
 from tuner.verdict.stats.intervals import finite
 from tuner.verdict.stats.pairs import POWER
 from tuner.verdict.verified import Verified

@@ -28,7 +28,7 @@ from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.confirmed_words import about_test_split, confirmed_sentence
 from tuner.verdict.picks import picks_of
-from tuner.verdict.questions import BETWEEN, WITHIN, sample_name
+from tuner.verdict.stats.effects import BETWEEN, WITHIN, sample_name
 from tuner.verdict.stats.intervals import (
     LEAST_RUNS,
     Interval,
