@@ -76,7 +76,7 @@ def _rows(studies: Sequence[StudySnapshot]) -> list[str]:
     for each in confirmed_series(studies):
         retuned = None if each.answer is None else each.found[each.answer].at
         cells = [
-            "- | -" if at is None else f"{at.time.middle:.3f} | {at.mql.middle:.4f}"
+            "- | -" if at is None else f"{at.time.estimate:.3f} | {at.mql.estimate:.4f}"
             for at in (each.default, retuned)
         ]
         of, gpu = counts[each.name], gpu_word(studies[0].device_model)

@@ -74,14 +74,8 @@ class ProgramConfiguration(Configuration):
         return Hyperparameters.for_program(self.values())
 
 
-class PartOfConfiguration(_Values):
+class PartOfConfiguration(ProgramConfiguration):
     """That part of it which was chosen when its trial ended."""
-
-    learning_rate: Rate | None = None
-    weight_decay: Decay | None = None
-    dropout: Probability | None = None
-    hidden_size: Size | None = None
-    batch_size: Size | None = None
 
 
 # What a study file, or a stored study, adds to the training loss: `[training.loss]`.

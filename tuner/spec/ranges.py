@@ -36,26 +36,6 @@ from tuner.config import Value
 from tuner.files.plain import Prose, excerpt
 from tuner.files.toml_file import NO_SUCH_TYPE
 
-__all__ = [
-    "LARGEST_SIZE",
-    "LARGEST_VALUE",
-    "ZERO_SHARE",
-    "AnyRange",
-    "ChoiceRange",
-    "ChoiceValue",
-    "FloatRange",
-    "IntRange",
-    "Levels",
-    "OwnRange",
-    "Range",
-    "RangeOfNumbers",
-    "RangeOfSizes",
-    "SizeRange",
-    "is_number",
-    "is_whole",
-]
-
-
 # What all ranges have in common: a reason, a condition, and two faces of their values.
 
 
@@ -638,38 +618,34 @@ def _kind_of(value: Any, unsaid: str | None) -> str | None:
     return named.get(said) if isinstance(said, str) else None
 
 
-def _float_kind(value: Any) -> str | None:
-    return _kind_of(value, "FloatRange")
+def _told_apart(unsaid: str | None, kinds: str) -> Discriminator:
+    def kind_of(value: Any) -> str | None:
+        return _kind_of(value, unsaid)
 
-
-def _size_kind(value: Any) -> str | None:
-    return _kind_of(value, "SizeRange")
-
-
-def _own_kind(value: Any) -> str | None:
-    return _kind_of(value, None)
+    return Discriminator(
+        kind_of,
+        custom_error_message=f"Input should have type = {kinds}",
+        custom_error_type=NO_SUCH_TYPE,
+    )
 
 
 _Float = Annotated[FloatRange, Tag("FloatRange")]
 _Size = Annotated[SizeRange, Tag("SizeRange")]
 _Int = Annotated[IntRange, Tag("IntRange")]
 _Choice = Annotated[ChoiceRange, Tag("ChoiceRange")]
-_OF_NUMBERS = 'Input should have type = "float" or "choice"'
-_OF_SIZES = 'Input should have type = "int" or "choice"'
-_OF_OWN = 'Input should have type = "float", "int" or "choice"'
 
 RangeOfNumbers = Annotated[
     _Float | _Choice,
-    Discriminator(_float_kind, custom_error_message=_OF_NUMBERS, custom_error_type=NO_SUCH_TYPE),
+    _told_apart("FloatRange", '"float" or "choice"'),
 ]
 """Of a hyperparameter that is a number: a range, unless it says otherwise."""
 RangeOfSizes = Annotated[
     _Size | _Int | _Choice,
-    Discriminator(_size_kind, custom_error_message=_OF_SIZES, custom_error_type=NO_SUCH_TYPE),
+    _told_apart("SizeRange", '"int" or "choice"'),
 ]
 """Of a hyperparameter that is a size: powers of two, unless it says otherwise."""
 OwnRange = Annotated[
     _Float | _Size | _Int | _Choice,
-    Discriminator(_own_kind, custom_error_message=_OF_OWN, custom_error_type=NO_SUCH_TYPE),
+    _told_apart(None, '"float", "int" or "choice"'),
 ]
 """Of a hyperparameter of the user's own, which says what it is."""

@@ -111,8 +111,8 @@ def _for(argument: Argument) -> Searched | Left:
         )
     if KEPT & set(argument.name.lower().split("_")) and not argument.required:
         return _as_it_is(argument, "nothing to search over")
-    found = _BY_KIND[argument.kind](argument)
-    if found is not None:
+    propose_range = _BY_KIND.get(argument.kind)
+    if propose_range is not None and (found := propose_range(argument)) is not None:
         return found
     if argument.required:
         return Left(
@@ -254,18 +254,11 @@ def _how_to_search(argument: Argument) -> str:
     return "stays as it is"
 
 
-def _nothing(argument: Argument) -> None:
-    del argument
-
-
 _BY_KIND: Mapping[Kind, Callable[[Argument], Searched | None]] = {
     Kind.BOOL: _of_bool,
     Kind.CHOICE: _of_choice,
     Kind.INT: _of_int,
     Kind.FLOAT: _of_float,
-    Kind.TEXT: _nothing,
-    Kind.OTHER: _nothing,
-    Kind.UNKNOWN: _nothing,
 }
 
 

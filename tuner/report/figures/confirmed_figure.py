@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.pareto import Point
-from tuner.report.figures.front import HOVER, Interval, VerifiedPoint, bars, draw_verified
+from tuner.report.figures.front import HOVER, VerifiedPoint, bars, draw_verified
 from tuner.report.figures.series import verified_points
 from tuner.report.figures.style import (
     GREY,
@@ -36,6 +36,7 @@ from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.retune_cost import costs
+from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.verified import Verified
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _searched(figure: go.Figure, series: ConfirmedSeries, style: Style) -> None:
 def _default(figure: go.Figure, at: VerifiedPoint, name: str, style: Style) -> None:
     draw_default(
         figure,
-        (at.time.middle, at.mql.middle),
+        (at.time.estimate, at.mql.estimate),
         style,
         study=name,
         hover=HOVER,
@@ -226,7 +227,7 @@ def _arrows(figure: go.Figure, series: ConfirmedSeries, axes: _Axes) -> None:
     for each in series.found:
         if each.seen is None:
             continue
-        if axes.apart(each.seen, (each.at.time.middle, each.at.mql.middle)) < SHORT:
+        if axes.apart(each.seen, (each.at.time.estimate, each.at.mql.estimate)) < SHORT:
             continue
         figure.add_annotation(
             text="",
@@ -235,8 +236,8 @@ def _arrows(figure: go.Figure, series: ConfirmedSeries, axes: _Axes) -> None:
             arrowwidth=1.2,
             arrowcolor=INK,
             standoff=7,
-            x=axes.at(each.at.time.middle),
-            y=each.at.mql.middle,
+            x=axes.at(each.at.time.estimate),
+            y=each.at.mql.estimate,
             ax=axes.at(each.seen[0]),
             ay=each.seen[1],
             axref="x",
@@ -253,9 +254,9 @@ def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) 
     if not labelled:
         return
     right = max(one.at.time.high for each in series for one in each.found)
-    labelled.sort(key=lambda each: each[0].mql.middle)
+    labelled.sort(key=lambda each: each[0].mql.estimate)
     height = axes.y[1] - axes.y[0]
-    places = _apart([at.mql.middle for at, _, _ in labelled], LINE_OF_TEXT * height, axes.y[1])
+    places = _apart([at.mql.estimate for at, _, _ in labelled], LINE_OF_TEXT * height, axes.y[1])
     first, last = axes.x
     beside = min(axes.at(right) + BESIDE * (last - first), first + FARTHEST * (last - first))
     for (at, says, colour), place in zip(labelled, places, strict=True):
@@ -266,8 +267,8 @@ def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) 
             arrowwidth=1,
             arrowcolor=colour,
             standoff=9,
-            x=axes.at(at.time.middle),
-            y=at.mql.middle,
+            x=axes.at(at.time.estimate),
+            y=at.mql.estimate,
             ax=beside,
             ay=place,
             axref="x",

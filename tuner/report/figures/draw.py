@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from tuner.errors import UsageError
 from tuner.report.alarms import alarms_of_ended
@@ -15,7 +16,6 @@ from tuner.report.figures.confirmed_figure import (
 )
 from tuner.report.figures.curves import (
     Curve,
-    VolumeSeries,
     curves_figure,
     hypervolume_figure,
     throughput_figure,
@@ -107,25 +107,14 @@ def _confirmed(studies: Studies, title: str) -> go.Figure:
     )
 
 
-def _hypervolume(studies: Studies, title: str) -> go.Figure:
-    return hypervolume_figure(_volumes(studies), over="trials", title=title)
-
-
-def _hypervolume_over_time(studies: Studies, title: str) -> go.Figure:
-    return hypervolume_figure(_volumes(studies), over="time", title=title)
-
-
-def _volumes(studies: Studies) -> list[VolumeSeries]:
+def _hypervolume(studies: Studies, title: str, over: Literal["trials", "time"]) -> go.Figure:
     reference = common_reference(study.results for study in studies)
-    return [volume_series(study.results, study.name, reference) for study in studies]
+    volumes = [volume_series(study.results, study.name, reference) for study in studies]
+    return hypervolume_figure(volumes, over=over, title=title)
 
 
-def _curves(studies: Studies, title: str) -> go.Figure:
-    return curves_figure(_all_curves(studies), over="epochs", title=title)
-
-
-def _curves_over_time(studies: Studies, title: str) -> go.Figure:
-    return curves_figure(_all_curves(studies), over="time", title=title)
+def _curves(studies: Studies, title: str, over: Literal["epochs", "time"]) -> go.Figure:
+    return curves_figure(_all_curves(studies), over=over, title=title)
 
 
 def _all_curves(studies: Studies) -> list[Curve]:
@@ -176,10 +165,10 @@ OF_ONE_JOB = ("front", "confirmed", "hypervolume", "hypervolume-time")
 KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "front": _front,
     "confirmed": _confirmed,
-    "hypervolume": _hypervolume,
-    "hypervolume-time": _hypervolume_over_time,
-    "curves": _curves,
-    "curves-time": _curves_over_time,
+    "hypervolume": partial(_hypervolume, over="trials"),
+    "hypervolume-time": partial(_hypervolume, over="time"),
+    "curves": partial(_curves, over="epochs"),
+    "curves-time": partial(_curves, over="time"),
     "trade": _trade,
     "throughput": _throughput,
     "timeline": _timeline,

@@ -14,7 +14,6 @@ from tuner.display.text import in_html, shown_value
 from tuner.pareto import hypervolume_trace, knee_index, reference_point
 from tuner.report.figures.curves import Curve, Pace, VolumeSeries
 from tuner.report.figures.front import FrontSeries, VerifiedPoint
-from tuner.report.figures.front import Interval as Bar
 from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
 from tuner.storage.queue.epochs import EpochRow
@@ -85,8 +84,8 @@ def _point(each: Verified) -> VerifiedPoint | None:
         return None
     return VerifiedPoint(
         label=f"trial {each.trial_number}, {len(each.runs)} seeds",
-        time=Bar(middle=seconds.estimate, low=seconds.low, high=seconds.high),
-        mql=Bar(middle=mql.estimate, low=mql.low, high=mql.high),
+        time=seconds,
+        mql=mql,
     )
 
 
