@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tuner.cli.command import option, switch, takes
 from tuner.cli.device import chosen_device, waiting_for
@@ -121,9 +121,7 @@ def measured(
     asked: Asked,
     write: Write,
     *,
-    more: Callable[[Sequence[Measurement], Callable[[], object]], None] = lambda _found, _write: (
-        None
-    ),
+    more: More = lambda _found, _write: None,
 ) -> tuple[Sequence[Measurement], Circumstances]:
     """Alone on the device: the rounds, then `more`, which calls the function that it is given when
     it has more to write. A device that is lost in the rounds makes a fresh process of this one.
@@ -260,7 +258,15 @@ OWN_SIZES = "a ladder begins with the variant's own sizes and settings"
 def climb(options: BenchOptions) -> int:
     """Measure the rungs interleaved, train them where that was asked for, and report."""
     from tuner.bench.entrants import names
-    from tuner.bench.ladder import Trainings, ladder_rows, make_ladder, train_rungs, write_ladder
+    from tuner.bench.ladder import (
+        Trainings,
+        as_ladder_documents,
+        ladder_rows,
+        make_ladder,
+        print_ladder,
+        train_rungs,
+        write_ladder,
+    )
     from tuner.bench.ladder.ladder_report import FIRST_LADDER_COLUMNS
     from tuner.data.windows import to_device
     from tuner.spec.study_file import load_study_file
@@ -313,41 +319,18 @@ def climb(options: BenchOptions) -> int:
         lambda found, done: write_ladder(rows(found), done, options.folder),
         more=train,
     )
-    return _report_ladder(options, rows(measurements), circumstances)
+    told = ("ladder", write_ladder, as_ladder_documents, print_ladder)
+    return _report(options, rows(measurements), circumstances, told, "no rung could be measured")
 
 
 def _check(options: BenchOptions) -> None:
     """Raises UsageError for options that a ladder has no use for."""
-    usual = type(options)()
     for name in ("backends", "against", "against_everywhere", "hidden", "batch"):
         if getattr(options, name) not in (None, False):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"--ladder and {flag} exclude each other: {OWN_SIZES}")
-    if options.train_budget != usual.train_budget and not options.train:
+    if options.train_budget != TRAIN_BUDGET_S and not options.train:
         raise UsageError("--train-budget is of trainings; add --train SEEDS, or leave it out")
-
-
-def _report_ladder(
-    options: BenchOptions, rows: Sequence[LadderRow], circumstances: Circumstances
-) -> int:
-    from tuner.bench.ladder import as_ladder_documents, print_ladder, write_ladder
-
-    written = write_ladder(rows, circumstances, options.folder)
-    if options.json:
-        print_json(
-            {
-                "ladder": as_ladder_documents(rows, circumstances),
-                "files": [str(path) for path in written],
-            }
-        )
-    else:
-        print_ladder(rows, circumstances)
-    note(f"wrote {' and '.join(str(path) for path in written)}")
-    if not all(row.failure for row in rows):
-        return 0
-    if not options.json:
-        raise TunerError(f"no rung could be measured, the first because: {rows[0].failure}")
-    return TunerError.exit_code
 
 
 @takes(BenchOptions)
@@ -372,16 +355,14 @@ def bench(options: BenchOptions) -> int:
         for notice in plan.notices:
             note(notice)
     asked = Asked(options=options, job=job, device=device, contenders=plan.contenders)
-    measurements, circumstances = measured(asked, lambda found, done: _write(options, found, done))
-    return _report(options, measurements, circumstances)
+    from tuner.bench import as_documents, print_table, summarise, write_results
 
-
-def _write(
-    options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
-) -> None:
-    from tuner.bench import summarise, write_results
-
-    write_results(summarise(measurements), circumstances, options.folder)
+    measurements, circumstances = measured(
+        asked, lambda found, done: write_results(summarise(found), done, options.folder)
+    )
+    told = ("results", write_results, as_documents, print_table)
+    nothing = "all contenders dropped out"
+    return _report(options, summarise(measurements), circumstances, told, nothing)
 
 
 def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) -> Plan:
@@ -401,23 +382,26 @@ def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) 
 
 
 def _report(
-    options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
+    options: BenchOptions,
+    rows: Sequence[Any],
+    circumstances: Circumstances,
+    told: tuple[str, Callable[..., Any], Callable[..., Any], Callable[..., Any]],
+    nothing: str,
 ) -> int:
-    from tuner.bench import as_documents, print_table, summarise, write_results
-
-    rows = summarise(measurements)
-    written = write_results(rows, circumstances, options.folder)
+    """Write the rows and print them. `told`: what they are in JSON, and what writes them, makes
+    documents of them and prints them; `nothing` says that all of them failed.
+    """
+    what, write, documents, show = told
+    written = [str(path) for path in write(rows, circumstances, options.folder)]
     if options.json:
-        print_json(
-            {"results": as_documents(rows, circumstances), "files": [str(path) for path in written]}
-        )
+        print_json({what: documents(rows, circumstances), "files": written})
     else:
-        print_table(rows, circumstances)
-    note(f"wrote {' and '.join(str(path) for path in written)}")
+        show(rows, circumstances)
+    note(f"wrote {' and '.join(written)}")
     if not all(row.failure for row in rows):
         return 0
     if not options.json:
-        raise TunerError(f"all contenders dropped out, the first because: {rows[0].failure}")
+        raise TunerError(f"{nothing}, the first because: {rows[0].failure}")
     return TunerError.exit_code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,7 +229,9 @@ def _plural(series: tuple[Any, ...]) -> str:
     return "1 series" if len(series) == 1 else f"{len(series):,} series"
 
 
-def _day(time: Any) -> str:
+def _day(time: Any) -> str | None:
+    if time is None:
+        return None
     return str(time.astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
 
 
@@ -240,14 +243,7 @@ def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[
         "rows": facts.rows,
         "frequency": task.frequency,
         "series": [
-            {
-                "name": each.name,
-                "rows": each.rows,
-                "first": None if each.first is None else _day(each.first),
-                "last": None if each.last is None else _day(each.last),
-                "filled_rows": each.filled_rows,
-                "filled_cells": each.filled_cells,
-            }
+            asdict(each) | {"first": _day(each.first), "last": _day(each.last)}
             for each in facts.series
         ],
         "windows": facts.windows,
@@ -266,11 +262,6 @@ def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[
 
 
 app = typer.Typer(help="Look at data; fetch that of the reference job.", no_args_is_help=True)
-
-
-@app.callback()
-def _root() -> None:
-    """Look at data; fetch that of the reference job."""
 
 
 @app.command()

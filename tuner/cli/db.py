@@ -12,11 +12,6 @@ from tuner.cli.options import Json, Storage, print_json, say, storage_url
 app = typer.Typer(help="Make the database ready, look it over, back it up.", no_args_is_help=True)
 
 
-@app.callback()
-def _root() -> None:
-    """Make the database ready, look it over, back it up."""
-
-
 @app.command()
 def init(storage: Storage = None) -> int:
     """Create the tables. A launch does it too, but then its role must be allowed to."""

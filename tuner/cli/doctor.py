@@ -52,9 +52,6 @@ class Check:
     level: Literal["ok", "notice", "error"]
     detail: str
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def examine(*, storage: str, data_dir: Path | None, environment: Mapping[str, str]) -> list[Check]:
     """Look at packages, devices, data and database. Writes nothing."""
@@ -338,7 +335,7 @@ def doctor(
         checks += _engine(on, storage_url(storage))
     healthy = all(check.level != "error" for check in checks)
     if json:
-        print_json({"healthy": healthy, "checks": [check.as_dict() for check in checks]})
+        print_json({"healthy": healthy, "checks": [asdict(check) for check in checks]})
     else:
         from rich.table import Table
 

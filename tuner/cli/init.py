@@ -284,11 +284,6 @@ def _document(
 app = typer.Typer(help="Write a file to begin with.", no_args_is_help=True)
 
 
-@app.callback()
-def _root() -> None:
-    """Write a file to begin with."""
-
-
 @app.command(short_help="Propose a study file for a class of your own.")
 @command
 def variant(

@@ -43,7 +43,6 @@ Json = Annotated[
 Study = Annotated[
     str | None, typer.Option(metavar="NAME", help="Study name (default: <task>-<variant>).")
 ]
-Variant = Annotated[str, typer.Option(metavar="NAME", help="Variant, see 'tuner variants'.")]
 TaskName = Annotated[
     str, typer.Option("--task", metavar="NAME|FILE", help="etth, demo, or a task file (.toml).")
 ]
@@ -99,11 +98,8 @@ def opened_database(url: str, *, create: bool = False) -> Iterator[Database]:
     from tuner.storage.database import open_database
     from tuner.storage.url import absolute, parse_url
 
-    database = open_database(absolute(parse_url(url)), create=create)
-    try:
+    with contextlib.closing(open_database(absolute(parse_url(url)), create=create)) as database:
         yield database
-    finally:
-        database.close()
 
 
 def as_typed(storage: str | None) -> list[str]:

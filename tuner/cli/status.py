@@ -7,7 +7,16 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from tuner.cli.command import argument, command, option, switch
-from tuner.cli.options import Json, Storage, is_named, note, print_json, say, storage_url
+from tuner.cli.options import (
+    Json,
+    Storage,
+    is_named,
+    note,
+    opened_database,
+    print_json,
+    say,
+    storage_url,
+)
 from tuner.display.text import command_line
 from tuner.errors import (
     EmptyDatabaseError,
@@ -156,15 +165,10 @@ def trial(
     """Show one trial: parameters, values, curve, attempts, device, versions, and why it ended."""
     from tuner.report.terminal.trial_sections import print_trial
     from tuner.report.trial_detail import read_trial
-    from tuner.storage.database import open_database
-    from tuner.storage.url import absolute, parse_url
     from tuner.study.open import open_study
 
-    database = open_database(absolute(parse_url(storage_url(storage))), create=False)
-    try:
+    with opened_database(storage_url(storage)) as database:
         detail = read_trial(open_study(database, study or _only_study(database)), number)
-    finally:
-        database.close()
     if json:
         print_json(detail.as_dict())
     else:

@@ -482,11 +482,7 @@ def _check_program(file: StudyFile, task: str, *, json: bool) -> int:
                 "command": list(program.command),
                 "clock": program.clock,
                 "task": on.name,
-                "epochs": found.epochs,
-                "setup_s": found.setup_s,
-                "s_per_epoch": found.s_per_epoch,
-                "ignores_seed": found.ignores_seed,
-                "ignores_hyperparameters": found.ignores_hyperparameters,
+                **dataclasses.asdict(found),
                 "notices": list(found.notices),
             }
         )

@@ -21,10 +21,8 @@ from tuner.spec.margin import CONFIRMATION_SEEDS, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from tuner.launch.verification import VerificationOutcome, VerificationRequest
-    from tuner.report.terminal.live import Live
     from tuner.study.open import OpenStudy
 
 
@@ -98,8 +96,10 @@ def verify(options: VerifyOptions) -> int:
     request = _request(options)
     from tuner.cli.foreground import EXIT_CODES, Foreground
     from tuner.launch import verification
+    from tuner.report.terminal.verification import progress_view
+    from tuner.verdict.verified import verifications_of
 
-    foreground = Foreground(_view)
+    foreground = Foreground(lambda studies: progress_view(verifications_of(studies)))
     outcome = verification.run(request, progress=foreground, stop=foreground.stop)
     if outcome.printed:
         say_told(outcome.printed, json=options.json)
@@ -146,13 +146,6 @@ def _request(options: VerifyOptions) -> VerificationRequest:
         margin=margin_of(options.margin, "--margin"),
         **options.common(),
     )
-
-
-def _view(studies: Sequence[OpenStudy]) -> AbstractContextManager[Live]:
-    from tuner.report.terminal.verification import progress_view
-    from tuner.verdict.verified import verifications_of
-
-    return progress_view(verifications_of(studies))
 
 
 def _report(outcome: VerificationOutcome, request: VerificationRequest, *, json: bool) -> None:

@@ -106,7 +106,11 @@ class SearchSpace(BaseModel):
         """The ranges of those hyperparameters that a configuration with these values has."""
         if self.flat:
             return self.ranges
-        return {name: r for name, r in self.ranges.items() if self._is_there(r, params)}
+        return {
+            name: r
+            for name, r in self.ranges.items()
+            if all(params.get(other) in values for other, values in r.condition.items())
+        }
 
     def whole(self, params: Mapping[str, Value]) -> bool:
         """Whether these are all values of a configuration, or more."""
@@ -228,9 +232,6 @@ class SearchSpace(BaseModel):
             name: r.definition(kind=type(r) is not _NATIVE.get(name))
             for name, r in self.ranges.items()
         }
-
-    def _is_there(self, r: AnyRange, params: Mapping[str, Value]) -> bool:
-        return all(params.get(name) in values for name, values in r.condition.items())
 
     def _check_condition(self, name: str, when: Mapping[str, Sequence[Value]]) -> None:
         if when and name in BUILT_IN:

@@ -17,7 +17,7 @@ import numpy as np
 from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import Groups, RegisteredLevel, SearchTime
-from tuner.verdict.stats.intervals import finite
+from tuner.verdict.stats.intervals import finite, in_json
 from tuner.verdict.stats.searches import (
     NOT_REACHED,
     Between,
@@ -54,19 +54,13 @@ class Standing:
     def as_dict(self) -> dict[str, Any]:
         found = self.found
         return {
-            "a": self.a,
-            "b": self.b,
+            **in_json(self, "a", "b", "sentence", "claimed"),
             "test_mql_at_most": self.level.mql,
-            "sentence": self.sentence,
-            "claimed": self.claimed,
             "no_claim_because": self.why_not or None,
-            "searches": list(found.searches) if found else None,
-            "reached": list(found.reached) if found else None,
+            **in_json(found, "searches", "reached", "p", "level"),
             "ratio": found and finite(found.ratio),
             "low": found and finite(found.low),
             "high": found and finite(found.high),
-            "p": found and found.p,
-            "level": found and found.level,
         }
 
 
