@@ -152,10 +152,7 @@ def front_frame(results: StudyResults) -> pd.DataFrame:
         row: dict[str, Any] = {"trial": record.number, "runs": record.runs}
         row |= record.named_values or {}
         row |= {"epochs": record.recorded.epochs} | dict(record.params)
-        row |= {
-            "device": record.recorded.device,
-            "contaminated": record.recorded.contaminated,
-        }
+        row |= {"device": record.recorded.device, "contaminated": record.recorded.contaminated}
         rows.append(row)
     return pd.DataFrame(rows)
 

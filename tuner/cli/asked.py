@@ -34,8 +34,7 @@ class WorkOptions:
         "N", "CPU workers, sharing out the cores (up to 4); with --on: so many.", min=1
     )
     on: str | None = option(
-        "ENGINE",
-        "Who places the workers on other machines: ray, ray://HOST:PORT, slurm or k8s.",
+        "ENGINE", "Who places the workers on other machines: ray, ray://HOST:PORT, slurm or k8s."
     )
     placement: str | None = option(
         "KEY=VALUE,...|FILE",

@@ -118,10 +118,7 @@ class Asked:
 
 
 def measured(
-    asked: Asked,
-    write: Write,
-    *,
-    more: More = lambda _found, _write: None,
+    asked: Asked, write: Write, *, more: More = lambda _found, _write: None
 ) -> tuple[Sequence[Measurement], Circumstances]:
     """Alone on the device: the rounds, then `more`, which calls the function that it is given when
     it has more to write. A device that is lost in the rounds makes a fresh process of this one.
@@ -315,9 +312,7 @@ def climb(options: BenchOptions) -> int:
 
     asked = Asked(options=options, job=job, device=device, contenders=ladder.contenders)
     measurements, circumstances = measured(
-        asked,
-        lambda found, done: write_ladder(rows(found), done, options.folder),
-        more=train,
+        asked, lambda found, done: write_ladder(rows(found), done, options.folder), more=train
     )
     told = ("ladder", write_ladder, as_ladder_documents, print_ladder)
     return _report(options, rows(measurements), circumstances, told, "no rung could be measured")

@@ -11,10 +11,7 @@ import typer
 
 from tuner.cli.command import option, takes
 from tuner.cli.options import TaskName, note
-from tuner.cli.picking import (
-    Picking,
-    picked,
-)
+from tuner.cli.picking import Picking, picked
 from tuner.cli.replace import check_free, check_placeable, is_configuration
 from tuner.display.text import shown_lines
 from tuner.errors import DataError, UsageError

@@ -129,10 +129,7 @@ def _pace(facts: DataFacts) -> Pace:
 
     file = load_study_file("original")
     return pace_of(
-        file.architecture(),
-        file.default_hyperparameters(),
-        file.training,
-        facts.prepared,
+        file.architecture(), file.default_hyperparameters(), file.training, facts.prepared
     )
 
 

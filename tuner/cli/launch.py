@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.asked import SearchOptions
 from tuner.cli.command import option, switch, takes
-from tuner.cli.options import (
-    Study,
-    as_typed,
-    opened_database,
-    print_json,
-    say_told,
-)
+from tuner.cli.options import Study, as_typed, opened_database, print_json, say_told
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_settings import StudySettings

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tuner.cli import options as shared
 from tuner.cli.asked import SearchOptions
 from tuner.cli.command import But, option, switch, takes
-from tuner.cli.options import (
-    note,
-    print_json,
-)
+from tuner.cli.options import note, print_json
 from tuner.cli.replace import Force, check_free, check_placeable, is_page
 from tuner.config import MANY
 from tuner.errors import UsageError

@@ -137,11 +137,7 @@ def _watch(database: Database, study: str | None, *, leave_out: Container[str] =
 
     try:
         with live_view(
-            find,
-            stderr=False,
-            footer="Ctrl-C leaves",
-            stay=True,
-            before_lines=say_where_it_stands,
+            find, stderr=False, footer="Ctrl-C leaves", stay=True, before_lines=say_where_it_stands
         ) as view:
             while True:
                 view.refresh()

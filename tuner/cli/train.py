@@ -21,11 +21,7 @@ from tuner.cli.options import (
     printed_to_stderr,
     say,
 )
-from tuner.cli.picking import (
-    Pick,
-    Picking,
-    picked,
-)
+from tuner.cli.picking import Pick, Picking, picked
 from tuner.cli.replace import check_model_free
 from tuner.config import Backend
 from tuner.errors import TunerError, UsageError

@@ -10,11 +10,7 @@ import typer
 
 from tuner.cli.asked import WorkOptions
 from tuner.cli.command import option, switch, takes
-from tuner.cli.options import (
-    opened_database,
-    print_json,
-    say_told,
-)
+from tuner.cli.options import opened_database, print_json, say_told
 from tuner.config import MANY
 from tuner.errors import UsageError
 from tuner.spec.margin import CONFIRMATION_SEEDS, margin_of

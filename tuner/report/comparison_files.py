@@ -315,11 +315,7 @@ def _table(report: Report) -> str:
         note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
         if row.cut_off:
             note += f"<br><small>{row.cut_off} of {row.runs} runs cut off</small>"
-        words = [
-            called[row.study],
-            row.core_change,
-            f"{row.hyperparameters}, trial {row.trial}",
-        ]
+        words = [called[row.study], row.core_change, f"{row.hyperparameters}, trial {row.trial}"]
         cells = "".join(f"<td>{in_html(word)}</td>" for word in words[:-1])
         cells += f"<td>{in_html(words[-1])}{note}</td>"
         cells += "".join(f"<td class='number'>{in_html(cell(row, name))}</td>" for name in FIGURES)

@@ -634,18 +634,11 @@ _Size = Annotated[SizeRange, Tag("SizeRange")]
 _Int = Annotated[IntRange, Tag("IntRange")]
 _Choice = Annotated[ChoiceRange, Tag("ChoiceRange")]
 
-RangeOfNumbers = Annotated[
-    _Float | _Choice,
-    _told_apart("FloatRange", '"float" or "choice"'),
-]
+RangeOfNumbers = Annotated[_Float | _Choice, _told_apart("FloatRange", '"float" or "choice"')]
 """Of a hyperparameter that is a number: a range, unless it says otherwise."""
-RangeOfSizes = Annotated[
-    _Size | _Int | _Choice,
-    _told_apart("SizeRange", '"int" or "choice"'),
-]
+RangeOfSizes = Annotated[_Size | _Int | _Choice, _told_apart("SizeRange", '"int" or "choice"')]
 """Of a hyperparameter that is a size: powers of two, unless it says otherwise."""
 OwnRange = Annotated[
-    _Float | _Size | _Int | _Choice,
-    _told_apart(None, '"float", "int" or "choice"'),
+    _Float | _Size | _Int | _Choice, _told_apart(None, '"float", "int" or "choice"')
 ]
 """Of a hyperparameter of the user's own, which says what it is."""

@@ -217,12 +217,7 @@ def _hidden_size(argument: Argument) -> Searched:
 
 
 def _powers(name: str, default: int, reason: str) -> Searched:
-    space = {
-        "type": "int",
-        "low": max(default // 2, 1),
-        "high": default * 4,
-        "powers_of_two": True,
-    }
+    space = {"type": "int", "low": max(default // 2, 1), "high": default * 4, "powers_of_two": True}
     return Searched(name=name, default=default, space=space, reason=reason)
 
 

@@ -14,12 +14,7 @@ from tuner.report.figures.confirmed_figure import (
     devices_of,
     first_level,
 )
-from tuner.report.figures.curves import (
-    Curve,
-    curves_figure,
-    hypervolume_figure,
-    throughput_figure,
-)
+from tuner.report.figures.curves import Curve, curves_figure, hypervolume_figure, throughput_figure
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import (
     common_reference,

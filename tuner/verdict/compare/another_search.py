@@ -76,9 +76,7 @@ class AnotherSearch:
         }
 
 
-def another_search_of(
-    groups: Mapping[str, Sequence[StudySnapshot]],
-) -> tuple[AnotherSearch, ...]:
+def another_search_of(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[AnotherSearch, ...]:
     """Of each group of enough searches of which one has a whole confirmation, all by one margin."""
     found = []
     for group, studies in groups.items():
