@@ -67,7 +67,10 @@ def plot(
     check_kind(output)
     check_free(output, is_figure, force=force)
     if kind is Kind.FORECAST or model is not None or data is not None:
-        _check_forecast(kind, study, storage)
+        if kind is not Kind.FORECAST:
+            raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
+        if study is not None or storage is not None:
+            raise UsageError("a forecast is of a model and data: leave --study and --storage out")
         _forecast(model, data, output, title, (width, height))
         return 0
     names = [name.strip() for name in study.split(",")] if study is not None else None
@@ -80,13 +83,6 @@ def plot(
     save(figure, output, width=width or SIZE[0], height=height or SIZE[1])
     note(f"wrote {output}")
     return 0
-
-
-def _check_forecast(kind: Kind, study: str | None, storage: str | None) -> None:
-    if kind is not Kind.FORECAST:
-        raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
-    if study is not None or storage is not None:
-        raise UsageError("a forecast is of a model and data: leave --study and --storage out")
 
 
 def _forecast(

@@ -128,7 +128,9 @@ def predict(options: PredictOptions) -> int:
     with printed_to_stderr(wanted=options.json):
         model = load_model(options.model, trust=options.trust)
         task = model.task
-        _check_columns(options, task)
+        for name in options.column or ():
+            if name not in task.target_columns:
+                raise unknown_name("target column", name, task.target_columns)
         separator = "\t" if options.separator == "tab" else options.separator
         frame = read_rows(options.data, task, separator=separator, decimal=options.decimal)
         if options.series:
@@ -167,12 +169,6 @@ def _check(options: PredictOptions) -> None:
         check_free(options.plot, is_figure, force=options.force)
         check_placeable(options.plot)
         check_drawing(options.plot)
-
-
-def _check_columns(options: PredictOptions, task: Task) -> None:
-    for name in options.column or ():
-        if name not in task.target_columns:
-            raise unknown_name("target column", name, task.target_columns)
 
 
 def _report(options: PredictOptions, model: SavedModel, forecast: pd.DataFrame) -> None:

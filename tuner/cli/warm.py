@@ -57,13 +57,15 @@ def warm(options: WarmOptions) -> int:
     lies in Triton's cache (TRITON_CACHE_DIR, else ~/.triton/cache), where workers find it. The
     cache serves where the same versions of tuner and torch see it under the same path.
     """
+    from tuner.devices.common_files import who_may_change
     from tuner.launch.background import missing_of
     from tuner.trial.ahead.ready_stamp import cache_folder
 
     capability = _capability(options.capability)
     cache = cache_folder(os.environ)
     searches, reasons = _searches(options)
-    _warn_of_others(cache)
+    if (caution := who_may_change(cache)) is not None:
+        note(caution)
     missing = missing_of(searches, capability, cache)
     warmed = _compile(_order(options, capability, missing), cache) if missing else None
     counts = _counts(searches, capability, cache, warmed)
@@ -191,10 +193,3 @@ def _counts(
         compiled=done.compiled,
         reasons=tuple(dict.fromkeys([*reasons, *done.reasons])),
     )
-
-
-def _warn_of_others(cache: Path) -> None:
-    from tuner.devices.common_files import who_may_change
-
-    if (caution := who_may_change(cache)) is not None:
-        note(caution)

@@ -70,13 +70,10 @@ def headed(title: str) -> str:
 
 
 def _by_column(row: Row, called: str) -> str:
-    each = [f"{shown(name)} {_middle(figure)}" for name, figure in row.columns.items()]
+    each = []
+    for name, figure in row.columns.items():
+        each.append(f"{shown(name)} -" if figure is None else f"{shown(name)} {figure:.4g}")
     return f"{called}, {row.hyperparameters}: {', '.join(each)}"
-
-
-def _middle(figure: Interval | float | None) -> str:
-    """With its interval, where it has one."""
-    return "-" if figure is None else f"{figure:.4g}"
 
 
 def _at_level(level: RegisteredLevel, names: Mapping[str, str]) -> str:
@@ -333,13 +330,11 @@ def _levels(report: Report) -> str:
         f"<tr><td class='number'>{shown}</td>"
         + "".join(f"<td class='number'>{level_cell(each)}</td>" for each in level.fastest)
         + "</tr>"
-        for level, shown in zip(report.levels, _shown(report), strict=True)
+        for level, shown in zip(
+            report.levels, shown_levels([each.mql for each in report.levels]), strict=True
+        )
     )
     return f"<h2>{LEVELS}</h2><p>{LEVELS_ARE}</p><table><tr>{heads}</tr>{rows}</table>"
-
-
-def _shown(report: Report) -> list[str]:
-    return shown_levels([level.mql for level in report.levels])
 
 
 def level_headings(report: Report) -> list[str]:

@@ -86,6 +86,7 @@ def busy_in_words(recorded: Recorded) -> str:
 
 
 Rows = Iterator[tuple[str, str]]
+STYLES = {"FAIL": "red", "COMPLETE": "green", "PRUNED": "yellow"}
 WHOLE_S = 10
 """Attempts that lasted longer are told in whole seconds."""
 
@@ -97,10 +98,10 @@ def print_trial(detail: TrialDetail) -> None:
     marks = ["default hyperparameters"] * detail.record.is_default + [front] * detail.on_front
     head = (f"{detail.study}, trial {detail.record.number}", "bold")
     console.print(line(head, f" ({', '.join(marks)})" if marks else ""), soft_wrap=True)
-    console.print(detail.outcome, style=_style(detail))
+    console.print(detail.outcome, style=STYLES.get(detail.record.state.name, ""))
     sections = (
         ("Values", _values(detail)),
-        ("Hyperparameters", _params(detail)),
+        ("Hyperparameters", ((k, shown_value(v)) for k, v in detail.record.params.items())),
         ("Training", _training(detail, plain=console.options.ascii_only)),
         ("Device", _device(detail)),
         ("Attempts", _attempts(detail)),
@@ -116,12 +117,6 @@ def print_trial(detail: TrialDetail) -> None:
         if table.row_count:
             console.print(title, style="bold")
             console.print(table)
-
-
-def _style(detail: TrialDetail) -> str:
-    return {"FAIL": "red", "COMPLETE": "green", "PRUNED": "yellow"}.get(
-        detail.record.state.name, ""
-    )
 
 
 def _values(detail: TrialDetail) -> Rows:
@@ -155,11 +150,6 @@ def _values(detail: TrialDetail) -> Rows:
         yield f"test_mql_of/{column}", f"{_number(score)} (validation {_number(validation)})"
     for block, score in sorted(recorded.block_test_mql.items()):
         yield f"test_block_mql/{block}", _number(score)
-
-
-def _params(detail: TrialDetail) -> Rows:
-    for key, value in detail.record.params.items():
-        yield key, shown_value(value)
 
 
 def _training(detail: TrialDetail, *, plain: bool) -> Rows:

@@ -117,11 +117,8 @@ def _qualified(effect: Effect) -> str:
         return f", no verdict ({effect.why_not})"
     if effect.claimed:
         return ", yet surely close" if effect.within_margin else ""
-    return f", {_undecided(effect)}"
-
-
-def _undecided(effect: Effect) -> str:
-    return "not distinguishable and surely close" if effect.within_margin else "not distinguishable"
+    close = " and surely close" if effect.within_margin else ""
+    return f", not distinguishable{close}"
 
 
 KNEES = (

@@ -159,7 +159,11 @@ def _why_not(
         return f"times were measured on {on}", "other devices"
     if len(clocks) > 1:
         return f"times are {' and '.join(sorted(clocks))}", "other clocks"
-    warm = [each.name for each in studies if _began_warm(each)]
+    warm = [
+        each.name
+        for each in studies
+        if any(r.recorded.warm_start is not None for r in each.results.records)
+    ]
     if 0 < len(warm) < len(studies):
         return (
             f"searches began with what other studies had found, and not all: {', '.join(warm)}",
@@ -170,11 +174,6 @@ def _why_not(
         what = ", ".join(open_) or "the level"
         return f"not confirmed: {what}; tuner verify --confirm does it", "not confirmed"
     return "", ""
-
-
-def _began_warm(study: StudySnapshot) -> bool:
-    """Whether it tried configurations of another study's front (`--warm-start`)."""
-    return any(each.recorded.warm_start is not None for each in study.results.records)
 
 
 def _too_few(found: Between, comparisons: int, spread: float | None) -> str:
