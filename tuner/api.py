@@ -5,6 +5,7 @@ a task's data on a device, a study's results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,11 +98,8 @@ def study_names(*, storage: str = DEFAULT_URL) -> list[str]:
     Raises:
         StorageError: there is no such database, or it cannot be read.
     """
-    database = open_database(absolute(parse_url(storage)), create=False)
-    try:
+    with closing(open_database(absolute(parse_url(storage)), create=False)) as database:
         return list_studies(database)
-    finally:
-        database.close()
 
 
 @takes_kinds(name=TEXT, storage=TEXT)
@@ -112,11 +110,8 @@ def load_study(name: str, *, storage: str = DEFAULT_URL) -> StudyResults:
         UsageError: there is no such study.
         StorageError: the database cannot be read.
     """
-    database = open_database(absolute(parse_url(storage)), create=False)
-    try:
+    with closing(open_database(absolute(parse_url(storage)), create=False)) as database:
         return read_results(open_study(database, name))
-    finally:
-        database.close()
 
 
 def to_frame(results: StudyResults) -> pd.DataFrame:
@@ -157,10 +152,7 @@ def front_frame(results: StudyResults) -> pd.DataFrame:
         row: dict[str, Any] = {"trial": record.number, "runs": record.runs}
         row |= record.named_values or {}
         row |= {"epochs": record.recorded.epochs} | dict(record.params)
-        row |= {
-            "device": record.recorded.device,
-            "contaminated": record.recorded.contaminated,
-        }
+        row |= {"device": record.recorded.device, "contaminated": record.recorded.contaminated}
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -412,8 +412,7 @@ class TrainingSettings(Settings):
     ] = False
     """Keep the inputs of the network's blocks only, and compute the rest again backward."""
     compile_mode: Annotated[
-        CompileMode,
-        Flag("--compile-mode", "How hard --backend compile tries, on a GPU (default)."),
+        CompileMode, Flag("--compile-mode", "How hard --backend compile tries, on a GPU (default).")
     ] = CompileMode.DEFAULT
     """With the backend `compile` on a GPU, and only there."""
     validate_every: Annotated[

@@ -11,7 +11,7 @@ from tuner.verdict.compare.between import Standing
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.explain import optimism
-from tuner.verdict.questions import BETWEEN
+from tuner.verdict.stats.effects import BETWEEN
 
 
 def conclusion(between: Sequence[Standing]) -> str:

@@ -26,8 +26,7 @@ from plan import PLANS, Campaign
 from state import CALLS, DATABASE, NAME, calls_in, restore
 
 from tuner.report.comparison_files import HEADINGS, cell, write_csv, write_html
-from tuner.report.figures.draw import draw
-from tuner.report.figures.importances import importances_figure
+from tuner.report.figures.draw import draw, importances_figure
 from tuner.report.figures.save import save
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -37,7 +36,7 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.explain import Explanation, explain_study
-from tuner.verdict.questions import WITHIN
+from tuner.verdict.stats.effects import WITHIN
 
 
 def export(database_file: Path, campaign: Campaign, output: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.campaign.answer import conclusion
-from tuner.report.figures.confirmed_series import confirmed_series
+from tuner.report.figures.confirmed_figure import confirmed_series
 from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report
@@ -76,7 +76,7 @@ def _rows(studies: Sequence[StudySnapshot]) -> list[str]:
     for each in confirmed_series(studies):
         retuned = None if each.answer is None else each.found[each.answer].at
         cells = [
-            "- | -" if at is None else f"{at.time.middle:.3f} | {at.mql.middle:.4f}"
+            "- | -" if at is None else f"{at.time.estimate:.3f} | {at.mql.estimate:.4f}"
             for at in (each.default, retuned)
         ]
         of, gpu = counts[each.name], gpu_word(studies[0].device_model)

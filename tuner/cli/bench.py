@@ -13,14 +13,21 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
-
-from tuner.cli.command import takes
+from tuner.cli.command import option, switch, takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Json,
+    OneGpu,
+    TaskName,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+)
 from tuner.cli.replace import Force, check_bench_free
 from tuner.config import Precision
 from tuner.errors import TunerError, UsageError
@@ -50,73 +57,38 @@ class BenchOptions:
 
     task: TaskName = "etth"
     data_dir: DataDir = None
-    variants: Annotated[str, typer.Option(metavar="NAME[,NAME]|all", help="Variants to run.")] = (
-        "original"
+    variants: str = option("NAME[,NAME]|all", "Variants to run.", default="original")
+    backends: str | None = option("NAME[,NAME]|all", f"Our backends to run [{BACKENDS}].")
+    against: str | None = option(
+        "NAME[,NAME]|none", "darts, neuralforecast (those installed), or none."
     )
-    backends: Annotated[
-        str | None,
-        typer.Option(metavar="NAME[,NAME]|all", help=f"Our backends to run [{BACKENDS}]."),
-    ] = None
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,NAME]|none", help="darts, neuralforecast (those installed), or none."
-        ),
-    ] = None
-    against_everywhere: Annotated[
-        bool,
-        typer.Option("--against-everywhere", help="Run these at all sizes, not only at the first."),
-    ] = False
-    hidden: Annotated[
-        str | None, typer.Option(metavar="N[,N]", help=f"Hidden sizes [{HIDDEN}].")
-    ] = None
-    batch: Annotated[str | None, typer.Option(metavar="N[,N]", help=f"Batch sizes [{BATCH}].")] = (
-        None
-    )
-    precision: Annotated[Precision, typer.Option(help="Arithmetic of all contenders.")] = (
-        Precision.FP32
-    )
-    rounds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Counted turns of each contender.")
-    ] = 3
-    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Counted epochs in a turn.")] = 3
+    against_everywhere: bool = switch("Run these at all sizes, not only at the first.")
+    hidden: str | None = option("N[,N]", f"Hidden sizes [{HIDDEN}].")
+    batch: str | None = option("N[,N]", f"Batch sizes [{BATCH}].")
+    precision: Precision = option(None, "Arithmetic of all contenders.", default=Precision.FP32)
+    rounds: int = option("N", "Counted turns of each contender.", default=3, min=1)
+    epochs: int = option("N", "Counted epochs in a turn.", default=3, min=1)
     gpu: OneGpu = None
     cpu: Cpu = False
-    ladder: Annotated[
-        bool,
-        typer.Option(
-            "--ladder",
-            help="One variant in fp32 and plain operations, then one setting after the other.",
-        ),
-    ] = False
-    ladder_batch: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="The ladder's larger batch (default: 4 times the usual).",
-        ),
-    ] = None
-    train: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="SEEDS", help="Train the ladder's rungs to convergence, so often each."
-        ),
-    ] = 0
-    train_budget: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Seconds for all these trainings.")
-    ] = TRAIN_BUDGET_S
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help=f"Where results.csv and results.md go ({DEFAULT_OUTPUT}, of a ladder "
-            f"{LADDER_OUTPUT}).",
-        ),
-    ] = None
+    ladder: bool = switch(
+        "One variant in fp32 and plain operations, then one setting after the other."
+    )
+    ladder_batch: int | None = option(
+        "N", "The ladder's larger batch (default: 4 times the usual).", min=1
+    )
+    train: int = option(
+        "SEEDS", "Train the ladder's rungs to convergence, so often each.", default=0, min=0
+    )
+    train_budget: float = option(
+        "S", "Seconds for all these trainings.", default=TRAIN_BUDGET_S, min=0.0
+    )
+    output: Path | None = option(
+        "DIR",
+        f"Where results.csv and results.md go ({DEFAULT_OUTPUT}, of a ladder {LADDER_OUTPUT}).",
+    )
     force: Force = False
     json: Json = False
-    carried: Annotated[int | None, typer.Option(hidden=True)] = None
+    carried: int | None = option(hidden=True)
 
     @property
     def folder(self) -> Path:
@@ -147,12 +119,7 @@ class Asked:
 
 
 def measured(
-    asked: Asked,
-    write: Write,
-    *,
-    more: Callable[[Sequence[Measurement], Callable[[], object]], None] = lambda _found, _write: (
-        None
-    ),
+    asked: Asked, write: Write, *, more: More = lambda _found, _write: None
 ) -> tuple[Sequence[Measurement], Circumstances]:
     """Alone on the device: the rounds, then `more`, which calls the function that it is given when
     it has more to write. A device that is lost in the rounds makes a fresh process of this one.
@@ -341,41 +308,18 @@ def climb(options: BenchOptions) -> int:
         lambda found, done: ladders.write_ladder(rows(found), done, options.folder),
         more=train,
     )
-    return _report_ladder(options, rows(measurements), circumstances)
+    told = ("ladder", ladders.write_ladder, ladders.as_ladder_documents, ladders.print_ladder)
+    return _report(options, rows(measurements), circumstances, told, "no rung could be measured")
 
 
 def _check(options: BenchOptions) -> None:
     """Raises UsageError for options that a ladder has no use for."""
-    usual = type(options)()
     for name in ("backends", "against", "against_everywhere", "hidden", "batch"):
         if getattr(options, name) not in (None, False):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"--ladder and {flag} exclude each other: {OWN_SIZES}")
-    if options.train_budget != usual.train_budget and not options.train:
+    if options.train_budget != TRAIN_BUDGET_S and not options.train:
         raise UsageError("--train-budget is of trainings; add --train SEEDS, or leave it out")
-
-
-def _report_ladder(
-    options: BenchOptions, rows: Sequence[LadderRow], circumstances: Circumstances
-) -> int:
-    from tuner.bench.ladder import as_ladder_documents, print_ladder, write_ladder
-
-    written = write_ladder(rows, circumstances, options.folder)
-    if options.json:
-        print_json(
-            {
-                "ladder": as_ladder_documents(rows, circumstances),
-                "files": [str(path) for path in written],
-            }
-        )
-    else:
-        print_ladder(rows, circumstances)
-    note(f"wrote {' and '.join(str(path) for path in written)}")
-    if not all(row.failure for row in rows):
-        return 0
-    if not options.json:
-        raise TunerError(f"no rung could be measured, the first because: {rows[0].failure}")
-    return TunerError.exit_code
 
 
 @takes(BenchOptions)
@@ -400,16 +344,14 @@ def bench(options: BenchOptions) -> int:
         for notice in plan.notices:
             note(notice)
     asked = Asked(options=options, job=job, device=device, contenders=plan.contenders)
-    measurements, circumstances = measured(asked, lambda found, done: _write(options, found, done))
-    return _report(options, measurements, circumstances)
+    from tuner.bench.report import as_documents, print_table, summarise, write_results
 
-
-def _write(
-    options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
-) -> None:
-    from tuner.bench.report import summarise, write_results
-
-    write_results(summarise(measurements), circumstances, options.folder)
+    measurements, circumstances = measured(
+        asked, lambda found, done: write_results(summarise(found), done, options.folder)
+    )
+    told = ("results", write_results, as_documents, print_table)
+    nothing = "all contenders dropped out"
+    return _report(options, summarise(measurements), circumstances, told, nothing)
 
 
 def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) -> Plan:
@@ -429,23 +371,26 @@ def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) 
 
 
 def _report(
-    options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
+    options: BenchOptions,
+    rows: Sequence[Any],
+    circumstances: Circumstances,
+    told: tuple[str, Callable[..., Any], Callable[..., Any], Callable[..., Any]],
+    nothing: str,
 ) -> int:
-    from tuner.bench.report import as_documents, print_table, summarise, write_results
-
-    rows = summarise(measurements)
-    written = write_results(rows, circumstances, options.folder)
+    """Write the rows and print them. `told`: what they are in JSON, and what writes them, makes
+    documents of them and prints them; `nothing` says that all of them failed.
+    """
+    what, write, documents, show = told
+    written = [str(path) for path in write(rows, circumstances, options.folder)]
     if options.json:
-        print_json(
-            {"results": as_documents(rows, circumstances), "files": [str(path) for path in written]}
-        )
+        print_json({what: documents(rows, circumstances), "files": written})
     else:
-        print_table(rows, circumstances)
-    note(f"wrote {' and '.join(str(path) for path in written)}")
+        show(rows, circumstances)
+    note(f"wrote {' and '.join(written)}")
     if not all(row.failure for row in rows):
         return 0
     if not options.json:
-        raise TunerError(f"all contenders dropped out, the first because: {rows[0].failure}")
+        raise TunerError(f"{nothing}, the first because: {rows[0].failure}")
     return TunerError.exit_code
 
 

@@ -5,24 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from tuner.cli.command import takes
-from tuner.cli.options import Json, Storage, Study, TaskName, note
-from tuner.cli.picking import (
-    Against,
-    Margin,
-    MaxMql,
-    MaxTime,
-    Pick,
-    PickName,
-    TrialNumber,
-    ValuesName,
-    picked,
-)
-from tuner.cli.replace import Force, check_free, check_placeable, is_configuration
+from tuner.cli.command import option, takes
+from tuner.cli.options import TaskName, note
+from tuner.cli.picking import Picking, picked
+from tuner.cli.replace import check_free, check_placeable, is_configuration
 from tuner.display.text import shown_lines
 from tuner.errors import DataError, UsageError
 
@@ -41,38 +31,16 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BestOptions:
+class BestOptions(Picking):
     """The options of `tuner best`."""
 
-    variant: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Variant whose searches are picked from (or --study)."),
-    ] = None
-    pick: PickName = Pick.SAME_QUALITY
-    margin: Margin = None
-    against: Against = None
-    values: ValuesName = None
-    max_time: MaxTime = None
-    max_mql: MaxMql = None
-    trial: TrialNumber = None
-    output_format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format", help="toml (default), json; scripts: python, neuralforecast, darts."
-        ),
-    ] = None
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write it here; python: FILE.py trains, FILE_network.py is the network alone.",
-        ),
-    ] = None
-    force: Force = False
+    output_format: Format | None = option(
+        None, "toml (default), json; scripts: python, neuralforecast, darts.", named="--format"
+    )
+    output: Path | None = option(
+        "FILE", "Write it here; python: FILE.py trains, FILE_network.py is the network alone."
+    )
     task: TaskName = "etth"
-    study: Study = None
-    storage: Storage = None
-    json: Json = False
 
 
 @takes(BestOptions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,6 +16,41 @@ from annotated_types import Ge, Gt, Le
 from tuner.settings import Flag, Settings, flags, types_taken
 
 Options = TypeVar("Options")
+
+TYPED = "typed"
+"""Where a field of options keeps how it is typed."""
+
+
+def option(
+    metavar: str | None = None, said: str = "", *, default: Any = None, named: str = "", **more: Any
+) -> Any:
+    """A field of options, or a parameter, that a flag sets: `--max-time` of `max_time`, unless it
+    is `named` otherwise.
+
+    Args:
+        metavar: what stands for its value.
+        said: the help.
+        default: ... where one must be given.
+        named: its flags, with a blank between them.
+        more: what `typer.Option` takes beside.
+    """
+    return _field(typer.Option, default, named.split(), metavar=metavar, help=said, **more)
+
+
+def switch(said: str, *, named: str = "") -> Any:
+    """One that its flag sets to true."""
+    return option(None, said, default=False, named=named)
+
+
+def argument(metavar: str | None, said: str, *, default: Any = ..., **more: Any) -> Any:
+    """One that has no flag."""
+    more |= {"metavar": metavar, "help": said, "show_default": False}
+    return _field(typer.Argument, default, [], **more)
+
+
+def _field(kind: Callable[..., Any], default: Any, flags: list[str], **more: Any) -> Any:
+    real = dataclasses.MISSING if default is ... else default
+    return dataclasses.field(default=real, metadata={TYPED: (kind, flags, more)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +108,14 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], Callab
     hints = get_type_hints(options, include_extras=True)
     groups: dict[str, _Group] = {}
     parameters: list[inspect.Parameter] = []
-    for each in inspect.signature(options).parameters.values():
+    fields = {each.name: each for each in dataclasses.fields(options)}  # type: ignore[arg-type]
+    own = options.__annotations__  # what a command alone has is said before what several have
+    signature = inspect.signature(options).parameters.values()
+    for each in sorted(signature, key=lambda each: each.name not in own):
         group = _group_of(hints[each.name])
         if group is None:
-            parameters.append(each.replace(annotation=hints[each.name]))
+            hint = _hint(each.name, hints[each.name], fields[each.name])
+            parameters.append(each.replace(annotation=hint))
         else:
             groups[each.name] = group
             parameters += group.parameters()
@@ -86,11 +126,49 @@ def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], Callab
             said = {name: group.taken_from(given) for name, group in groups.items()}
             return function(options(**given, **said))
 
-        command.__annotations__ = {each.name: each.annotation for each in parameters}
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return command
+        return _with_parameters(parameters, command)
 
     return command_of
+
+
+def command(function: Callable[..., int]) -> Callable[..., int]:
+    """Make a command of a function whose parameters are annotated as typer wants them, or have an
+    `option`, a `switch` or an `argument` as their default.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    parameters = []
+    for each in inspect.signature(function).parameters.values():
+        default, hint = each.default, hints[each.name]
+        if isinstance(default, dataclasses.Field):
+            hint = _hint(each.name, hint, default)
+            default = each.empty if default.default is dataclasses.MISSING else default.default
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(each.replace(default=default, annotation=hint, kind=kind))
+    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+
+    @functools.wraps(function)
+    def called(**given: Any) -> int:
+        return function(**defaults | given)
+
+    return _with_parameters(parameters, called)
+
+
+def _with_parameters(
+    parameters: list[inspect.Parameter], function: Callable[..., int]
+) -> Callable[..., int]:
+    function.__annotations__ = {each.name: each.annotation for each in parameters}
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return function
+
+
+def _hint(name: str, hint: Any, field: dataclasses.Field[Any]) -> Any:
+    """What typer wants to see of a field."""
+    if TYPED not in field.metadata:
+        return hint
+    kind, flags, more = field.metadata[TYPED]
+    if kind is typer.Option and not flags:
+        flags = [f"--{name.replace('_', '-')}"]
+    return Annotated[hint, kind(*flags, **more)]
 
 
 def _group_of(hint: Any) -> _Group | None:

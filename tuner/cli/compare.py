@@ -4,49 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from tuner.cli.options import Json, Storage, TaskName, note, storage_url
-from tuner.cli.output import print_json
+from tuner.cli.command import argument, command, option, switch
+from tuner.cli.options import Json, Storage, TaskName, note, print_json, storage_url
 from tuner.cli.picking import PointOfFront
 from tuner.cli.replace import Force, check_free, check_placeable, is_page, is_table
 from tuner.errors import UsageError
 
 
+@command
 def compare(
-    studies: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="VARIANT...",
-            help="Variants, the reference first; study:NAME for a study, group:NAME for a group; "
-            "or exported studies (.json, .json.gz).",
-            show_default=False,
-        ),
-    ],
+    studies: list[str] = argument(
+        "VARIANT...",
+        "Variants, the reference first; study:NAME for a study, group:NAME for a group; "
+        "or exported studies (.json, .json.gz).",
+    ),
     task: TaskName = "etth",
-    pick: Annotated[
-        PointOfFront | None,
-        typer.Option(
-            help="Which point of each front stands for the retuned variant (what is confirmed; "
-            "the knee where nothing is)."
-        ),
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page with table, fronts, answers.")
-    ] = None,
-    steps: Annotated[
-        bool,
-        typer.Option(
-            "--steps",
-            help="By which factors the steps of a rewrite changed time and epochs: of defaults, "
-            "of what was confirmed (NAME@best), in the other order (a fourth NAME@swap).",
-        ),
-    ] = False,
+    pick: PointOfFront | None = option(
+        None,
+        "Which point of each front stands for the retuned variant (what is confirmed; "
+        "the knee where nothing is).",
+    ),
+    csv: Path | None = option("FILE", "Write the table as CSV."),
+    html: Path | None = option("FILE", "Write a page with table, fronts, answers."),
+    steps: bool = switch(
+        "By which factors the steps of a rewrite changed time and epochs: of defaults, "
+        "of what was confirmed (NAME@best), in the other order (a fourth NAME@swap)."
+    ),
     storage: Storage = None,
     force: Force = False,
     json: Json = False,

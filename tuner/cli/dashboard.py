@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
+from tuner.cli.command import command, option
 from tuner.cli.options import Storage, note, storage_url
 from tuner.errors import exit_code_of
 
 
+@command
 def dashboard(
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")
-    ] = 8080,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS", help="Address to listen on; loopback unless you say otherwise."
-        ),
-    ] = "127.0.0.1",
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Another name that browsers may call it by; repeatable. Loopback always may.",
-        ),
-    ] = None,
+    port: int = option("N", "Port; 0 takes a free one.", default=8080, min=0, max=65535),
+    host: str = option(
+        "ADDRESS", "Address to listen on; loopback unless you say otherwise.", default="127.0.0.1"
+    ),
+    allow_host: list[str] | None = option(
+        "NAME", "Another name that browsers may call it by; repeatable. Loopback always may."
+    ),
     storage: Storage = None,
 ) -> int:
     """Show the studies in a browser, read-only, until Ctrl-C."""

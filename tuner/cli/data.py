@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tuner.cli.command import argument, command, option
 from tuner.cli.init import as_options
-from tuner.cli.options import DataDir, Json, data_folder, note
-from tuner.cli.output import print_json, say
+from tuner.cli.options import DataDir, Json, data_folder, note, print_json, say
 from tuner.cli.replace import Force, check_free, is_figure
 from tuner.config import Objective
 from tuner.errors import TunerError, unknown_name
@@ -31,20 +32,12 @@ TINY = 0.005
 """A share of the objective that nobody will notice."""
 
 
+@command
 def check(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|TASK", help="A CSV or Parquet file, a task file, demo or etth."
-        ),
-    ],
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw the targets over time: .html; .png, .svg or .pdf (these need a Chromium).",
-        ),
-    ] = None,
+    file: str = argument("FILE|TASK", "A CSV or Parquet file, a task file, demo or etth."),
+    plot: Path | None = option(
+        "FILE", "Draw the targets over time: .html; .png, .svg or .pdf (these need a Chromium)."
+    ),
     force: Force = False,
     data_dir: DataDir = None,
     json: Json = False,
@@ -136,10 +129,7 @@ def _pace(facts: DataFacts) -> Pace:
 
     file = load_study_file("original")
     return pace_of(
-        file.architecture(),
-        file.default_hyperparameters(),
-        file.training,
-        facts.prepared,
+        file.architecture(), file.default_hyperparameters(), file.training, facts.prepared
     )
 
 
@@ -236,7 +226,9 @@ def _plural(series: tuple[Any, ...]) -> str:
     return "1 series" if len(series) == 1 else f"{len(series):,} series"
 
 
-def _day(time: Any) -> str:
+def _day(time: Any) -> str | None:
+    if time is None:
+        return None
     return str(time.astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
 
 
@@ -248,14 +240,7 @@ def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[
         "rows": facts.rows,
         "frequency": task.frequency,
         "series": [
-            {
-                "name": each.name,
-                "rows": each.rows,
-                "first": None if each.first is None else _day(each.first),
-                "last": None if each.last is None else _day(each.last),
-                "filled_rows": each.filled_rows,
-                "filled_cells": each.filled_cells,
-            }
+            asdict(each) | {"first": _day(each.first), "last": _day(each.last)}
             for each in facts.series
         ],
         "windows": facts.windows,
@@ -276,17 +261,11 @@ def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[
 app = typer.Typer(help="Look at data; fetch that of the reference job.", no_args_is_help=True)
 
 
-@app.callback()
-def _root() -> None:
-    """Look at data; fetch that of the reference job."""
-
-
 @app.command()
+@command
 def fetch(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Which data: etth.")],
-    to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to put it (default: the user cache).")
-    ] = None,
+    task: str = argument("TASK", "Which data: etth."),
+    to: Path | None = option("DIR", "Where to put it (default: the user cache)."),
 ) -> int:
     """Download a task's data once and check it."""
     from tuner.data.sources import fetch_etth

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Json, Storage, storage_url
-from tuner.cli.output import print_json, say
+from tuner.cli.command import argument, command, switch
+from tuner.cli.options import Json, Storage, print_json, say, storage_url
 
 app = typer.Typer(help="Make the database ready, look it over, back it up.", no_args_is_help=True)
-
-
-@app.callback()
-def _root() -> None:
-    """Make the database ready, look it over, back it up."""
 
 
 @app.command()
@@ -32,15 +26,12 @@ def init(storage: Storage = None) -> int:
 
 
 @app.command(short_help="Look the database over; exit 1 when something is wrong.")
+@command
 def check(
     storage: Storage = None,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="First put right what other programs changed or deleted; say what was done.",
-        ),
-    ] = False,
+    repair: bool = switch(
+        "First put right what other programs changed or deleted; say what was done."
+    ),
     json: Json = False,
 ) -> int:
     """Look at versions, counts and whether all agrees; exit 1 when something is wrong. Changes
@@ -87,10 +78,11 @@ def check(
 
 
 @app.command()
+@command
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where the copy goes.", show_default=False)],
+    file: Path = argument(None, "Where the copy goes."),
     storage: Storage = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over FILE if it is there.")] = False,
+    force: bool = switch("Write over FILE if it is there."),
 ) -> int:
     """Copy the whole database to FILE while workers go on: an SQLite file, or, of PostgreSQL, what
     pg_dump writes for pg_restore.

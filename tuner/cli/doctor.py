@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tuner.cli.options import DataDir, Json, Storage, data_folder, storage_url
-from tuner.cli.output import print_json
+from tuner.cli.options import DataDir, Json, Storage, data_folder, print_json, storage_url
 from tuner.data.sources import find_etth
 from tuner.devices import Gpu, list_gpus
 from tuner.devices.common_files import who_may_change
@@ -52,9 +51,6 @@ class Check:
     name: str
     level: Literal["ok", "notice", "error"]
     detail: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def examine(*, storage: str, data_dir: Path | None, environment: Mapping[str, str]) -> list[Check]:
@@ -339,7 +335,7 @@ def doctor(
         checks += _engine(on, storage_url(storage))
     healthy = all(check.level != "error" for check in checks)
     if json:
-        print_json({"healthy": healthy, "checks": [check.as_dict() for check in checks]})
+        print_json({"healthy": healthy, "checks": [asdict(check) for check in checks]})
     else:
         from rich.table import Table
 

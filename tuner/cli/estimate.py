@@ -7,9 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tuner.cli.command import Only, takes
+from tuner.cli.command import Only, option, switch, takes
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import (
     Cpu,
@@ -21,9 +19,9 @@ from tuner.cli.options import (
     data_folder,
     is_named,
     note,
+    print_json,
     storage_url,
 )
-from tuner.cli.output import print_json
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.settings import above_zero, duration_s
 from tuner.spec.policy import SearchPolicy
@@ -140,60 +138,34 @@ TRIALS = 50
 class EstimateOptions:
     """The options of `tuner estimate`."""
 
-    variant: Annotated[
-        str, typer.Option(metavar="NAME", help="The variant, or study file (.toml), to estimate.")
-    ]
+    variant: str = option("NAME", "The variant, or study file (.toml), to estimate.", default=...)
     task: TaskName = "etth"
     data_dir: DataDir = None
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MANY,
-            metavar="N",
-            help="Trials of the search (50; of a retune's 320, or 200 where none is repeated).",
-        ),
-    ] = None
-    gpus: Annotated[
-        int, typer.Option(min=1, max=MANY, metavar="N", help="Devices that share the work.")
-    ] = 1
-    retune: Annotated[
-        bool, typer.Option("--retune", help="Estimate 'tuner retune', not 'tuner launch'.")
-    ] = False
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="With --retune: the reference, which is retuned too."),
-    ] = None
-    searches: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST_SEARCHES, metavar="S", help="Searches of each variant (1; retune: 5)."
-        ),
-    ] = None
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="20m", help="With --retune: device time for all searches and re-evaluation."
-        ),
-    ] = None
-    ablate: Annotated[bool, typer.Option("--ablate", help="With --retune: its ablation, too.")] = (
-        False
+    trials: int | None = option(
+        "N",
+        "Trials of the search (50; of a retune's 320, or 200 where none is repeated).",
+        min=1,
+        max=MANY,
     )
-    price_per_gpu_hour: Annotated[
-        str | None, typer.Option(metavar="PRICE", help="Of a device, in any currency.")
-    ] = None
-    measure: Annotated[
-        str, typer.Option(metavar="60s", help="No size is begun to be measured after so long.")
-    ] = "60s"
-    largest_batch: Annotated[
-        bool,
-        typer.Option(
-            "--largest-batch/--no-largest-batch", help="Look for the largest batch that fits."
-        ),
-    ] = True
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure also what was measured before.")
-    ] = False
+    gpus: int = option("N", "Devices that share the work.", default=1, min=1, max=MANY)
+    retune: bool = switch("Estimate 'tuner retune', not 'tuner launch'.")
+    against: str | None = option("NAME", "With --retune: the reference, which is retuned too.")
+    searches: int | None = option(
+        "S", "Searches of each variant (1; retune: 5).", min=1, max=MOST_SEARCHES
+    )
+    budget: str | None = option(
+        "20m", "With --retune: device time for all searches and re-evaluation."
+    )
+    ablate: bool = switch("With --retune: its ablation, too.")
+    price_per_gpu_hour: str | None = option("PRICE", "Of a device, in any currency.")
+    measure: str = option("60s", "No size is begun to be measured after so long.", default="60s")
+    largest_batch: bool = option(
+        None,
+        "Look for the largest batch that fits.",
+        default=True,
+        named="--largest-batch/--no-largest-batch",
+    )
+    again: bool = switch("Measure also what was measured before.")
     gpu: OneGpu = None
     cpu: Cpu = False
     policy: Annotated[SearchPolicy, Only(("sampler", "prune"))] = field(

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from tuner.cli.options import Json, Storage, TaskName, storage_url
-from tuner.cli.output import print_json
+from tuner.cli.command import argument, command, option
+from tuner.cli.options import Json, Storage, TaskName, print_json, storage_url
 
 
+@command
 def explain(
-    studies: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="VARIANT...",
-            help="Variants; study:NAME for a study, group:NAME for a group; or exported studies "
-            "(.json, .json.gz).",
-            show_default=False,
-        ),
-    ],
+    studies: list[str] = argument(
+        "VARIANT...",
+        "Variants; study:NAME for a study, group:NAME for a group; or exported studies "
+        "(.json, .json.gz).",
+    ),
     task: TaskName = "etth",
-    epochs: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Which learning rates converge under so many epochs?"
-        ),
-    ] = 50,
+    epochs: int = option(
+        "N", "Which learning rates converge under so many epochs?", default=50, min=1
+    ),
     storage: Storage = None,
     json: Json = False,
 ) -> int:

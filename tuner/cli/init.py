@@ -9,13 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from tuner.cli.command import takes
-from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr, say
+from tuner.cli.command import argument, command, option, switch, takes
+from tuner.cli.options import (
+    DataDir,
+    Json,
+    TaskName,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+    say,
+)
 from tuner.config import MANY, shapes_seen
 from tuner.display.text import command_line
 from tuner.errors import InterruptionError, TunerError, UsageError
@@ -115,41 +123,16 @@ MOST_CHOICES = 12
 class DataOptions:
     """The options of `tuner init data`."""
 
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE.csv|FILE.parquet", help="The data.", show_default=False),
-    ]
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="TASK.toml", help="Where it goes (default: named after the data)."),
-    ] = None
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Ask nothing: take each guess, and say so.")
-    ] = False
-    force: Annotated[bool, typer.Option("--force", help="Write over the file if it is there.")] = (
-        False
-    )
-    horizon: Annotated[
-        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Rows to forecast.")
-    ] = None
-    input_size: Annotated[
-        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Rows the model sees.")
-    ] = None
-    targets: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Columns to forecast (default: all of numbers)."),
-    ] = None
-    time_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|none", help="Where the times are; none: rows are counted."),
-    ] = None
-    id_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|none", help="What tells series below each other apart."),
-    ] = None
-    frequency: Annotated[
-        str | None, typer.Option(metavar="h|D|...", help="From one row to the next.")
-    ] = None
+    file: Path = argument("FILE.csv|FILE.parquet", "The data.")
+    output: Path | None = option("TASK.toml", "Where it goes (default: named after the data).")
+    yes: bool = switch("Ask nothing: take each guess, and say so.", named="--yes -y")
+    force: bool = switch("Write over the file if it is there.")
+    horizon: int | None = option("N", "Rows to forecast.", min=1, max=MANY)
+    input_size: int | None = option("N", "Rows the model sees.", min=1, max=MANY)
+    targets: str | None = option("A,B", "Columns to forecast (default: all of numbers).")
+    time_column: str | None = option("NAME|none", "Where the times are; none: rows are counted.")
+    id_column: str | None = option("NAME|none", "What tells series below each other apart.")
+    frequency: str | None = option("h|D|...", "From one row to the next.")
     json: Json = False
 
 
@@ -177,8 +160,8 @@ def data(options: DataOptions) -> int:
     for guess in proposal.guesses:
         note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
     say("next:")
-    for command in commands:
-        say(f"  {command}")
+    for each in commands:
+        say(f"  {each}")
     return 0
 
 
@@ -301,28 +284,14 @@ def _document(
 app = typer.Typer(help="Write a file to begin with.", no_args_is_help=True)
 
 
-@app.callback()
-def _root() -> None:
-    """Write a file to begin with."""
-
-
 @app.command(short_help="Propose a study file for a class of your own.")
+@command
 def variant(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE.py:Class",
-            help="The class, package.module:Class, or neuralforecast:NAME.",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.toml", help="Where it goes (default: named after the class)."),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over the file if it is there.")
-    ] = False,
+    model: str = argument(
+        "FILE.py:Class", "The class, package.module:Class, or neuralforecast:NAME."
+    ),
+    output: Path | None = option("FILE.toml", "Where it goes (default: named after the class)."),
+    force: bool = switch("Write over the file if it is there."),
     task: TaskName = "demo",
     data_dir: DataDir = None,
     json: Json = False,
@@ -364,8 +333,8 @@ def variant(
             "network was not tried"
         )
     say("next:")
-    for command in next_commands(path, tried_on):
-        say(f"  {command}")
+    for each in next_commands(path, tried_on):
+        say(f"  {each}")
     return 0
 
 

@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.command import takes
-from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Draw,
-    Gpus,
-    HangLimit,
-    Json,
-    NoEstimate,
-    On,
-    Placement,
-    PrintOnly,
-    Storage,
-    Study,
-    TaskName,
-    Timeout,
-    Trust,
-    Workers,
-    as_typed,
-    data_folder,
-    opened_database,
-    storage_url,
-)
-from tuner.cli.output import print_json, say_told
+from tuner.cli.asked import SearchOptions
+from tuner.cli.command import option, switch, takes
+from tuner.cli.options import Study, as_typed, opened_database, print_json, say_told
 from tuner.config import MANY, MOST_SEARCHES
-from tuner.settings import duration_s
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_settings import StudySettings
 
@@ -44,55 +20,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOptions:
+class LaunchOptions(SearchOptions):
     """The options of `tuner launch`."""
 
-    variant: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml) to retune.")
-    ]
-    gpus: Gpus = None
-    cpu: Cpu = False
-    workers: Workers = None
-    on: On = None
-    placement: Placement = None
-    print_only: PrintOnly = False
-    task: TaskName = "etth"
-    data_dir: DataDir = None
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MANY,
-            metavar="N",
-            help="Until each study holds this many finished trials (a new one: 50).",
-        ),
-    ] = None
-    no_estimate: NoEstimate = False
-    searches: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MOST_SEARCHES,
-            metavar="S",
-            help="Independent searches of each variant, each a study with all the trials (those "
-            "that are there, or 1).",
-        ),
-    ] = None
-    timeout: Timeout = None
-    storage: Storage = None
+    variant: str = option("NAME[,NAME]", "Variants or study files (.toml) to retune.", default=...)
+    print_only: bool = switch(
+        "Print what the engine would be told; the studies are made, nobody works.", named="--print"
+    )
+    trials: int | None = option(
+        "N", "Until each study holds this many finished trials (a new one: 50).", min=1, max=MANY
+    )
+    searches: int | None = option(
+        "S",
+        "Independent searches of each variant, each a study with all the trials (those "
+        "that are there, or 1).",
+        min=1,
+        max=MOST_SEARCHES,
+    )
     study: Study = None
     policy: SearchPolicy = field(default_factory=SearchPolicy)
-    draw: Draw = None
-    warm_start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first."
-        ),
-    ] = None
+    warm_start: str | None = option(
+        "STUDY[,STUDY]", "Studies, or exported ones, whose fronts go first."
+    )
     settings: StudySettings = field(default_factory=StudySettings)
-    hang_limit: HangLimit = None
-    trust: Trust = False
-    json: Json = False
 
 
 @takes(LaunchOptions)
@@ -119,26 +69,17 @@ def launch(options: LaunchOptions) -> int:
 
 
 def _request(options: LaunchOptions) -> LaunchRequest:
-    from tuner.cli.asked import devices_of
     from tuner.launch import LaunchRequest
 
     return LaunchRequest(
         variants=options.variant,
-        task=options.task,
         study=options.study,
-        data_dir=data_folder(options.data_dir),
-        devices=devices_of(options),
         trials=options.trials,
         searches=options.searches,
-        draw=options.draw,
-        timeout_s=duration_s(options.timeout, "--timeout"),
-        hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
-        storage=storage_url(options.storage),
         settings=options.settings,
         policy=options.policy,
         warm_start=options.warm_start,
-        trust=options.trust,
-        estimate=not options.no_estimate,
+        **options.common(),
     )
 
 

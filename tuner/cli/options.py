@@ -4,23 +4,25 @@ flag, then environment, then default.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuner.config import MANY
 from tuner.display.text import shown
 from tuner.errors import UsageError
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tuner.storage.database import Database
+
 
 Storage = Annotated[
     str | None,
@@ -41,62 +43,17 @@ Json = Annotated[
 Study = Annotated[
     str | None, typer.Option(metavar="NAME", help="Study name (default: <task>-<variant>).")
 ]
-Variant = Annotated[str, typer.Option(metavar="NAME", help="Variant, see 'tuner variants'.")]
 TaskName = Annotated[
     str, typer.Option("--task", metavar="NAME|FILE", help="etth, demo, or a task file (.toml).")
 ]
 
-Gpus = Annotated[
-    str | None,
-    typer.Option(metavar="0,1|all", help="GPUs, one worker each; with --on: how many, or all."),
-]
 OneGpu = Annotated[
     int | None,
     typer.Option("--gpu", min=0, metavar="INDEX", help="The GPU to run on (0 if there is one)."),
 ]
 Cpu = Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1, metavar="N", help="CPU workers, sharing out the cores (up to 4); with --on: so many."
-    ),
-]
-On = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ENGINE",
-        help="Who places the workers on other machines: ray, ray://HOST:PORT, slurm or k8s.",
-    ),
-]
-Placement = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KEY=VALUE,...|FILE",
-        help="What the engine is told beside (partition=gpu,time=2:00:00), or a TOML file with "
-        "its table.",
-    ),
-]
-PrintOnly = Annotated[
-    bool,
-    typer.Option(
-        "--print", help="Print what the engine would be told; the studies are made, nobody works."
-    ),
-]
 Timeout = Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")]
 
-Draw = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=MANY,
-        metavar="N",
-        help="Of all seeds, of searches, trainings and confirmations: another N asks the same "
-        "question again (1).",
-    ),
-]
-NoEstimate = Annotated[
-    bool, typer.Option("--no-estimate", help="Measure nothing before the work to foretell it.")
-]
 HangLimit = Annotated[
     str | None,
     typer.Option(
@@ -141,11 +98,8 @@ def opened_database(url: str, *, create: bool = False) -> Iterator[Database]:
     from tuner.storage.database import open_database
     from tuner.storage.url import absolute, parse_url
 
-    database = open_database(absolute(parse_url(url)), create=create)
-    try:
+    with contextlib.closing(open_database(absolute(parse_url(url)), create=create)) as database:
         yield database
-    finally:
-        database.close()
 
 
 def as_typed(storage: str | None) -> list[str]:
@@ -177,3 +131,60 @@ def data_folder(flag: Path | None) -> Path | None:
 def note(message: str) -> None:
     """A line to the person at the terminal, never to stdout."""
     print(f"tuner: {shown(message)}", file=sys.stderr)  # noqa: T201 - this is the command line
+
+
+# What goes to stdout, one JSON document or lines for a person.
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout. What is no finite number (the loss of a diverging trial) has no
+    JSON: it is null.
+    """
+    print(json.dumps(_finite(document), indent=2, allow_nan=False))  # noqa: T201
+
+
+def say(line: str) -> None:
+    """A line on stdout, whatever names are in it."""
+    typer.echo(shown(line))
+
+
+def say_told(told: str | Mapping[str, str], *, json: bool) -> None:
+    """What an engine would be told: a script as it is, or a line for each value."""
+    if json:
+        print_json({"script": told} if isinstance(told, str) else told)
+    elif isinstance(told, str):
+        typer.echo(told, nl=False)
+    else:
+        for name, value in told.items():
+            say(f"{name}: {value}")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# What code of the user's prints is not part of a JSON document.
+
+
+STDOUT, STDERR = 1, 2
+
+
+@contextlib.contextmanager
+def printed_to_stderr(*, wanted: bool) -> Iterator[None]:
+    """In here all that is printed goes to stderr, also by a library in C or by a program that is
+    started.
+    """
+    if not wanted:
+        yield
+        return
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # one of them may be closed
+            kept = os.dup(STDOUT)
+            stack.callback(os.close, kept)
+            os.dup2(STDERR, STDOUT)
+            stack.callback(os.dup2, kept, STDOUT)
+        yield

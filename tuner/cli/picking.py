@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.options import storage_url
+from tuner.cli.command import option
+from tuner.cli.options import Json, Storage, Study, storage_url
+from tuner.cli.replace import Force
 from tuner.spec.margin import margin_of
 
 if TYPE_CHECKING:
@@ -32,71 +33,42 @@ class PointOfFront(StrEnum):
 
 
 class FrontValues(StrEnum):
-    """`tuner.verdict.front_by_values.Values`, without its imports."""
+    """`tuner.verdict.runs_model.Values`, without its imports."""
 
     SINGLE = "single"
     EXPECTED = "expected"
     VERIFIED = "verified"
 
 
-PickName = Annotated[
-    Pick,
-    typer.Option(
-        help="What saves most time and is as good as the default; or of the front the lowest "
-        "MQL, the lowest time, or the knee."
-    ),
-]
-ValuesName = Annotated[
-    FrontValues | None,
-    typer.Option(
-        help="Which front: of single runs, of what all runs expect (this one, where trials are "
-        "enough), of medians over fresh seeds."
-    ),
-]
-Margin = Annotated[
-    str | None,
-    typer.Option(
-        metavar="1%",
-        help="As good is an MQL at most so much above the default's (the study's; 1%).",
-    ),
-]
-Against = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="As good as another's default: a variant, study:NAME, or an exported study.",
-    ),
-]
-MaxTime = Annotated[float | None, typer.Option(metavar="S", help="At most this many seconds.")]
-MaxMql = Annotated[float | None, typer.Option(metavar="Q", help="At most this MQL.")]
-TrialNumber = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="This trial, on the front or not.")
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picking:
+    """The options of a command that is about a configuration of a study."""
 
-
-class Picking(Protocol):
-    """The options that both commands have."""
-
-    @property
-    def variant(self) -> str | None: ...
-    @property
-    def pick(self) -> Pick: ...
-    @property
-    def values(self) -> FrontValues | None: ...
-    @property
-    def margin(self) -> str | None: ...
-    @property
-    def against(self) -> str | None: ...
-    @property
-    def max_time(self) -> float | None: ...
-    @property
-    def max_mql(self) -> float | None: ...
-    @property
-    def trial(self) -> int | None: ...
-    @property
-    def study(self) -> str | None: ...
-    @property
-    def storage(self) -> str | None: ...
+    variant: str | None = option("NAME", "Variant whose searches are picked from (or --study).")
+    pick: Pick = option(
+        None,
+        "What saves most time and is as good as the default; or of the front the lowest MQL, the "
+        "lowest time, or the knee.",
+        default=Pick.SAME_QUALITY,
+    )
+    margin: str | None = option(
+        "1%", "As good is an MQL at most so much above the default's (the study's; 1%)."
+    )
+    against: str | None = option(
+        "NAME", "As good as another's default: a variant, study:NAME, or an exported study."
+    )
+    values: FrontValues | None = option(
+        None,
+        "Which front: of single runs, of what all runs expect (this one, where trials are enough), "
+        "of medians over fresh seeds.",
+    )
+    max_time: float | None = option("S", "At most this many seconds.")
+    max_mql: float | None = option("Q", "At most this MQL.")
+    trial: int | None = option("N", "This trial, on the front or not.", min=0)
+    study: Study = None
+    storage: Storage = None
+    force: Force = False
+    json: Json = False
 
 
 def picked(options: Picking, *, task: str, trust: bool = False) -> BestConfig:

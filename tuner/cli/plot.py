@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from tuner.cli.command import argument, command, option
 from tuner.cli.options import Storage, note, storage_url
 from tuner.cli.predict import check_data, draw_fans, read_rows
 from tuner.cli.replace import Force, check_free, is_figure
@@ -37,42 +36,27 @@ class Kind(StrEnum):
     FORECAST = "forecast"
 
 
+KINDS = ", ".join(Kind)
+
+
+@command
 def plot(
-    kind: Annotated[
-        Kind, typer.Argument(metavar="KIND", help=f"One of: {', '.join(Kind)}.", show_default=False)
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help=".png, .svg or .pdf (these need a Chromium), or .html."),
-    ],
-    study: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE[,...]",
-            help="Studies, or files of exported ones (default: all of the database).",
-        ),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL.safetensors", help="Of a forecast: what 'tuner train' wrote."),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="DATA", help="Of a forecast: as 'tuner predict' takes it."),
-    ] = None,
-    title: Annotated[str, typer.Option(metavar="TEXT", help="A line above the figure.")] = "",
-    width: Annotated[
-        int | None,
-        typer.Option(
-            min=200, max=10_000, metavar="N", help="Pixels (900; of a forecast by its panels)."
-        ),
-    ] = None,
-    height: Annotated[
-        int | None,
-        typer.Option(
-            min=150, max=10_000, metavar="N", help="Pixels (540; of a forecast by its panels)."
-        ),
-    ] = None,
+    kind: Kind = argument("KIND", f"One of: {KINDS}."),
+    output: Path = option(
+        "FILE", ".png, .svg or .pdf (these need a Chromium), or .html.", default=...
+    ),
+    study: str | None = option(
+        "NAME|FILE[,...]", "Studies, or files of exported ones (default: all of the database)."
+    ),
+    model: Path | None = option("MODEL.safetensors", "Of a forecast: what 'tuner train' wrote."),
+    data: Path | None = option("DATA", "Of a forecast: as 'tuner predict' takes it."),
+    title: str = option("TEXT", "A line above the figure.", default=""),
+    width: int | None = option(
+        "N", "Pixels (900; of a forecast by its panels).", min=200, max=10_000
+    ),
+    height: int | None = option(
+        "N", "Pixels (540; of a forecast by its panels).", min=150, max=10_000
+    ),
     storage: Storage = None,
     force: Force = False,
 ) -> int:
@@ -83,7 +67,10 @@ def plot(
     check_kind(output)
     check_free(output, is_figure, force=force)
     if kind is Kind.FORECAST or model is not None or data is not None:
-        _check_forecast(kind, study, storage)
+        if kind is not Kind.FORECAST:
+            raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
+        if study is not None or storage is not None:
+            raise UsageError("a forecast is of a model and data: leave --study and --storage out")
         _forecast(model, data, output, title, (width, height))
         return 0
     names = [name.strip() for name in study.split(",")] if study is not None else None
@@ -96,13 +83,6 @@ def plot(
     save(figure, output, width=width or SIZE[0], height=height or SIZE[1])
     note(f"wrote {output}")
     return 0
-
-
-def _check_forecast(kind: Kind, study: str | None, storage: str | None) -> None:
-    if kind is not Kind.FORECAST:
-        raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
-    if study is not None or storage is not None:
-        raise UsageError("a forecast is of a model and data: leave --study and --storage out")
 
 
 def _forecast(
@@ -132,7 +112,7 @@ def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure
     of every study: what `tuner explain` says in figures.
     """
     from tuner.api import study_names
-    from tuner.report.figures.importances import importances_figure
+    from tuner.report.figures.draw import importances_figure
     from tuner.study.named import PREFIX, says_which
     from tuner.verdict.compare.studies import read_studies
     from tuner.verdict.explain import explain_study

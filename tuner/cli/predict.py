@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tuner.cli.command import takes
-from tuner.cli.options import Json, note
-from tuner.cli.output import print_json, printed_to_stderr
+from tuner.cli.command import argument, option, switch, takes
+from tuner.cli.options import Json, note, print_json, printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_figure, is_forecast
 from tuner.errors import UsageError, unknown_name
 
@@ -84,64 +83,33 @@ def draw_fans(
 class PredictOptions:
     """The options of `tuner predict`."""
 
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL.safetensors", help="What 'tuner train' wrote.", show_default=False
-        ),
-    ]
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            help="A .csv or .parquet with the task's columns, oldest rows first; or a task file, "
-            "whose own data is read.",
-            show_default=False,
-        ),
-    ]
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the forecasts here: .csv or .parquet (stdout)."),
-    ] = None
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw them as fan charts: .png, .svg or .pdf (these need a Chromium), or .html.",
-        ),
-    ] = None
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="TIME",
-            help="First time to forecast, as if nothing later were known; the figure shows what "
-            "came (the time after the last row with values).",
-        ),
-    ] = None
-    series: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Only this series, may be said several times; of a table that names none, whose "
-            "rows they are.",
-        ),
-    ] = None
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this target column; may be said several times."),
-    ] = None
-    separator: Annotated[
-        str, typer.Option(metavar="CHARACTER", help="Between the cells of a CSV; tab is a tab.")
-    ] = ","
-    decimal: Annotated[
-        str, typer.Option(metavar="CHARACTER", help="Of the numbers in a CSV: . or a comma.")
-    ] = "."
-    title: Annotated[str, typer.Option(metavar="TEXT", help="A line above the figure.")] = ""
+    model: Path = argument("MODEL.safetensors", "What 'tuner train' wrote.")
+    data: Path = argument(
+        "DATA",
+        "A .csv or .parquet with the task's columns, oldest rows first; or a task file, "
+        "whose own data is read.",
+    )
+    output: Path | None = option("FILE", "Write the forecasts here: .csv or .parquet (stdout).")
+    plot: Path | None = option(
+        "FILE", "Draw them as fan charts: .png, .svg or .pdf (these need a Chromium), or .html."
+    )
+    start: str | None = option(
+        "TIME",
+        "First time to forecast, as if nothing later were known; the figure shows what "
+        "came (the time after the last row with values).",
+        named="--from",
+    )
+    series: list[str] | None = option(
+        "NAME",
+        "Only this series, may be said several times; of a table that names none, whose "
+        "rows they are.",
+    )
+    column: list[str] | None = option("NAME", "Only this target column; may be said several times.")
+    separator: str = option("CHARACTER", "Between the cells of a CSV; tab is a tab.", default=",")
+    decimal: str = option("CHARACTER", "Of the numbers in a CSV: . or a comma.", default=".")
+    title: str = option("TEXT", "A line above the figure.", default="")
     force: Force = False
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Let a class run that the model's card names.")
-    ] = False
+    trust: bool = switch("Let a class run that the model's card names.")
     json: Json = False
 
 
@@ -160,7 +128,9 @@ def predict(options: PredictOptions) -> int:
     with printed_to_stderr(wanted=options.json):
         model = load_model(options.model, trust=options.trust)
         task = model.task
-        _check_columns(options, task)
+        for name in options.column or ():
+            if name not in task.target_columns:
+                raise unknown_name("target column", name, task.target_columns)
         separator = "\t" if options.separator == "tab" else options.separator
         frame = read_rows(options.data, task, separator=separator, decimal=options.decimal)
         if options.series:
@@ -199,12 +169,6 @@ def _check(options: PredictOptions) -> None:
         check_free(options.plot, is_figure, force=options.force)
         check_placeable(options.plot)
         check_drawing(options.plot)
-
-
-def _check_columns(options: PredictOptions, task: Task) -> None:
-    for name in options.column or ():
-        if name not in task.target_columns:
-            raise unknown_name("target column", name, task.target_columns)
 
 
 def _report(options: PredictOptions, model: SavedModel, forecast: pd.DataFrame) -> None:

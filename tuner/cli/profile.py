@@ -7,14 +7,21 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.command import takes
+from tuner.cli.command import argument, option, takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Timeout, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Json,
+    OneGpu,
+    Timeout,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+)
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
 from tuner.config import Backend, Precision, RunConfig
 from tuner.errors import TunerError, UsageError, exit_code_of
@@ -100,49 +107,27 @@ def _at_most(limit_s: float | None) -> Iterator[None]:
 class ProfileOptions:
     """The options of `tuner profile`."""
 
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- ARGUMENT...]", help="Of the script, after --."),
-    ] = None
-    variant: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FILE|CLASS", help="Variant, study file or class to train."),
-    ] = None
-    python: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.py", help="A training script of your own, in its place."),
-    ] = None
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FILE", help="etth, demo, or a task file (.toml) [etth]."),
-    ] = None
+    arguments: list[str] | None = argument(
+        "[-- ARGUMENT...]", "Of the script, after --.", default=None
+    )
+    variant: str | None = option("NAME|FILE|CLASS", "Variant, study file or class to train.")
+    python: Path | None = option("FILE.py", "A training script of your own, in its place.")
+    task: str | None = option("NAME|FILE", "etth, demo, or a task file (.toml) [etth].")
     data_dir: DataDir = None
-    steps: Annotated[int, typer.Option(min=10, metavar="N", help="Training steps to time.")] = 200
-    set: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A hyperparameter, in place of the default."),
-    ] = None
-    batch: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Batch size, as --set batch_size=N.")
-    ] = None
-    backend: Annotated[
-        Backend | None,
-        typer.Option(help="How the mathematics is executed (the study file's, or auto)."),
-    ] = None
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="Arithmetic of the products (the study file's, or fp32)."),
-    ] = None
-    advice: Annotated[
-        bool, typer.Option("--advice/--no-advice", help="Try what may help, and say what it gave.")
-    ] = True
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a page with the timeline.")
-    ] = None
-    trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing."),
-    ] = None
+    steps: int = option("N", "Training steps to time.", default=200, min=10)
+    set: list[str] | None = option("NAME=VALUE", "A hyperparameter, in place of the default.")
+    batch: int | None = option("N", "Batch size, as --set batch_size=N.", min=1)
+    backend: Backend | None = option(
+        None, "How the mathematics is executed (the study file's, or auto)."
+    )
+    precision: Precision | None = option(
+        None, "Arithmetic of the products (the study file's, or fp32)."
+    )
+    advice: bool = option(
+        None, "Try what may help, and say what it gave.", default=True, named="--advice/--no-advice"
+    )
+    html: Path | None = option("FILE.html", "Write a page with the timeline.")
+    trace: Path | None = option("FILE.json", "Write a trace for chrome://tracing.")
     timeout: Timeout = None
     gpu: OneGpu = None
     cpu: Cpu = False

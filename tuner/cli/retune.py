@@ -8,34 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tuner.cli import options as shared
-from tuner.cli.command import But, takes
-from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Draw,
-    Gpus,
-    HangLimit,
-    Json,
-    NoEstimate,
-    On,
-    Placement,
-    Storage,
-    TaskName,
-    Timeout,
-    Trust,
-    Workers,
-    data_folder,
-    note,
-    storage_url,
-)
-from tuner.cli.output import print_json
+from tuner.cli.asked import SearchOptions
+from tuner.cli.command import But, option, switch, takes
+from tuner.cli.options import note, print_json
 from tuner.cli.replace import Force, check_free, check_placeable, is_page
 from tuner.config import MANY
 from tuner.errors import UsageError
-from tuner.settings import duration_s
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
 from tuner.spec.study_settings import StudySettings
@@ -52,61 +31,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetuneOptions:
+class RetuneOptions(SearchOptions):
     """The options of `tuner retune`."""
 
-    variant: Annotated[
-        str, typer.Option(metavar="NAME", help="The variant, or study file (.toml), to retune.")
-    ]
-    gpus: Gpus = None
-    cpu: Cpu = False
-    workers: Workers = None
-    on: On = None
-    placement: Placement = None
-    task: TaskName = "etth"
-    data_dir: DataDir = None
+    variant: str = option("NAME", "The variant, or study file (.toml), to retune.", default=...)
     plan: Registered = field(default_factory=Registered)
-    no_estimate: NoEstimate = False
-    top: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MANY, metavar="N", help="Configurations of each round of re-evaluation (6)."
-        ),
-    ] = None
-    ablate: Annotated[
-        bool,
-        typer.Option(
-            "--ablate",
-            help="At the end, run what each search recommends with one value at a time set back to "
-            "the default: which of them made the gain?",
-        ),
-    ] = False
-    timeout: Timeout = None
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The report (retune-<study>.html beside the SQLite file, else in storage).",
-        ),
-    ] = None
+    top: int | None = option(
+        "N", "Configurations of each round of re-evaluation (6).", min=1, max=MANY
+    )
+    ablate: bool = switch(
+        "At the end, run what each search recommends with one value at a time set back to "
+        "the default: which of them made the gain?"
+    )
+    html: Path | None = option(
+        "FILE", "The report (retune-<study>.html beside the SQLite file, else in storage)."
+    )
     policy: Annotated[
         SearchPolicy, But(("max_time_s", "max_mql", "max_memory_bytes", "search_s", "margin"))
     ] = field(default_factory=SearchPolicy)
     """The margin is registered, and the time of a search a share of the budget."""
-    draw: Draw = None
-    warm_start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STUDY[,STUDY]",
-            help="Other studies, or exported ones, whose fronts all searches try first.",
-        ),
-    ] = None
+    warm_start: str | None = option(
+        "STUDY[,STUDY]", "Other studies, or exported ones, whose fronts all searches try first."
+    )
     settings: Annotated[StudySettings, But(("seeds",))] = field(default_factory=StudySettings)
-    hang_limit: HangLimit = None
-    trust: Trust = False
     force: Force = False
-    storage: Storage = None
-    json: Json = False
 
 
 @takes(RetuneOptions)
@@ -132,26 +80,17 @@ def retune(options: RetuneOptions) -> int:
 
 
 def _request(options: RetuneOptions) -> RetuneRequest:
-    from tuner.cli.asked import devices_of
     from tuner.launch.retune import RetuneRequest
 
     return RetuneRequest(
         variant=options.variant,
-        task=options.task,
-        draw=options.draw,
         top=options.top,
         **options.plan.said(),
         ablate=options.ablate,
-        devices=devices_of(options),
-        data_dir=data_folder(options.data_dir),
-        storage=storage_url(options.storage),
-        timeout_s=duration_s(options.timeout, "--timeout"),
-        hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
         settings=options.settings,
         policy=options.policy,
         warm_start=options.warm_start,
-        trust=options.trust,
-        estimate=not options.no_estimate,
+        **options.common(),
     )
 
 

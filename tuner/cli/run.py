@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tuner.cli.output import print_json
+from tuner.cli.options import print_json
 from tuner.cli.sigterm import WORDS, terminate
 from tuner.display.terminal import OneLine
 from tuner.display.text import shown

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.options import Json, Storage, is_named, note, storage_url
-from tuner.cli.output import print_json, say
+from tuner.cli.command import argument, command, option, switch
+from tuner.cli.options import (
+    Json,
+    Storage,
+    is_named,
+    note,
+    opened_database,
+    print_json,
+    say,
+    storage_url,
+)
 from tuner.display.text import command_line
 from tuner.errors import (
     EmptyDatabaseError,
@@ -26,18 +33,15 @@ if TYPE_CHECKING:
     from tuner.storage.url import DatabaseUrl
     from tuner.study.open import OpenStudy
 
+
 WATCH_S = 2.0
 
 
+@command
 def status(
-    study: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="This study alone, or group:NAME (default: all)."),
-    ] = None,
+    study: str | None = option("NAME", "This study alone, or group:NAME (default: all)."),
     storage: Storage = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Stay and refresh; end with Ctrl-C.")
-    ] = False,
+    watch: bool = switch("Stay and refresh; end with Ctrl-C."),
     json: Json = False,
 ) -> int:
     """Show studies: trials, front, hypervolume, workers."""
@@ -133,14 +137,46 @@ def _watch(database: Database, study: str | None, *, leave_out: Container[str] =
 
     try:
         with live_view(
-            find,
-            stderr=False,
-            footer="Ctrl-C leaves",
-            stay=True,
-            before_lines=say_where_it_stands,
+            find, stderr=False, footer="Ctrl-C leaves", stay=True, before_lines=say_where_it_stands
         ) as view:
             while True:
                 view.refresh()
                 time.sleep(WATCH_S)
     except KeyboardInterrupt as error:
         return exit_code_of(error)
+
+
+# `tuner trial`: everything about one trial.
+
+
+@command
+def trial(
+    number: int = argument("NUMBER", "The trial's number in its study.", min=0),
+    study: str | None = option(
+        "NAME", "Its study; may be left out where the database has one only."
+    ),
+    storage: Storage = None,
+    json: Json = False,
+) -> int:
+    """Show one trial: parameters, values, curve, attempts, device, versions, and why it ended."""
+    from tuner.report.terminal.trial_sections import print_trial
+    from tuner.report.trial_detail import read_trial
+    from tuner.study.open import open_study
+
+    with opened_database(storage_url(storage)) as database:
+        detail = read_trial(open_study(database, study or _only_study(database)), number)
+    if json:
+        print_json(detail.as_dict())
+    else:
+        print_trial(detail)
+    return 0
+
+
+def _only_study(database: Database) -> str:
+    from tuner.study.open import list_studies
+
+    names = list_studies(database)
+    if len(names) != 1:
+        there = ", ".join(names) if names else "none"
+        raise UsageError(f"which study's trial? name it by --study; there are: {there}")
+    return names[0]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Json, Storage, Trust, opened_database, storage_url
-from tuner.cli.output import print_json, say
+from tuner.cli.command import argument, command, option
+from tuner.cli.options import Json, Storage, Trust, opened_database, print_json, say, storage_url
 from tuner.cli.replace import Force, check_free, is_exported_study
 from tuner.errors import TunerError, UsageError
 from tuner.spec.definition import StudyDefinition
@@ -56,9 +56,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The study.")]
 
 
 @app.command("export", short_help="Write a study into one file.")
+@command
 def export(
     name: Name,
-    output: Annotated[Path, typer.Option(metavar="FILE", help="A .json or .json.gz file.")],
+    output: Path = option("FILE", "A .json or .json.gz file.", default=...),
     storage: Storage = None,
     force: Force = False,
     json: Json = False,
@@ -81,18 +82,13 @@ def export(
 
 
 @app.command("import", short_help="Make a study of an exported one.")
+@command
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What 'tuner study export' wrote.")],
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The study's name here (default: its own).")
-    ] = None,
-    space: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NEW",
-            help="Study file or variant: begin a study over its space with the trials in it.",
-        ),
-    ] = None,
+    file: Path = argument("FILE", "What 'tuner study export' wrote."),
+    name: str | None = option("NAME", "The study's name here (default: its own)."),
+    space: str | None = option(
+        "NEW", "Study file or variant: begin a study over its space with the trials in it."
+    ),
     trust: Trust = False,
     storage: Storage = None,
     json: Json = False,

@@ -6,26 +6,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.command import takes
+from tuner.cli.command import option, takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Storage, Study, Trust, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr, say
-from tuner.cli.picking import (
-    Against,
-    Margin,
-    MaxMql,
-    MaxTime,
-    Pick,
-    PickName,
-    TrialNumber,
-    ValuesName,
-    picked,
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    OneGpu,
+    Trust,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+    say,
 )
-from tuner.cli.replace import Force, check_model_free
+from tuner.cli.picking import Pick, Picking, picked
+from tuner.cli.replace import check_model_free
 from tuner.config import Backend
 from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
@@ -101,7 +98,7 @@ def announcer() -> Callable[[int, EpochRecord], None]:
 
 
 def _print(trained: tuple[Trained, ...], kept: Trained) -> None:
-    from tuner.report.terminal.interval_lines import print_forecast_quality
+    from tuner.report.terminal.explanations import print_forecast_quality
 
     for each in trained:
         r, mark = each.result, " (kept)" if each is kept else ""
@@ -124,57 +121,25 @@ SEEDS_AT_MOST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions:
+class TrainOptions(Picking):
     """The options of `tuner train`."""
 
-    output: Annotated[
-        Path, typer.Option(metavar="FILE.safetensors", help="The model; its card goes beside it.")
-    ]
-    variant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Variant whose study is picked from.")
-    ] = None
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml", help="A configuration that 'tuner best --format toml' wrote."
-        ),
-    ] = None
-    pick: PickName = Pick.SAME_QUALITY
-    margin: Margin = None
-    against: Against = None
-    values: ValuesName = None
-    max_time: MaxTime = None
-    max_mql: MaxMql = None
-    trial: TrialNumber = None
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**63 - 1, metavar="S", help="Seed (0).")
-    ] = None
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=SEEDS_AT_MOST,
-            metavar="K",
-            help="Train seeds 0 to K-1; keep the lowest loss.",
-        ),
-    ] = None
-    task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE", help="etth, demo, or a task file (the configuration's; etth)."
-        ),
-    ] = None
+    output: Path = option("FILE.safetensors", "The model; its card goes beside it.", default=...)
+    config: Path | None = option(
+        "FILE.toml", "A configuration that 'tuner best --format toml' wrote."
+    )
+    seed: int | None = option("S", "Seed (0).", min=0, max=2**63 - 1)
+    seeds: int | None = option(
+        "K", "Train seeds 0 to K-1; keep the lowest loss.", min=1, max=SEEDS_AT_MOST
+    )
+    task: str | None = option(
+        "NAME|FILE", "etth, demo, or a task file (the configuration's; etth)."
+    )
     data_dir: DataDir = None
-    study: Study = None
-    storage: Storage = None
     gpu: OneGpu = None
     cpu: Cpu = False
-    backend: Annotated[Backend, typer.Option(help="How the mathematics is executed.")] = (
-        Backend.AUTO
-    )
-    force: Force = False
+    backend: Backend = option(None, "How the mathematics is executed.", default=Backend.AUTO)
     trust: Trust = False
-    json: Json = False
 
 
 @takes(TrainOptions)

@@ -9,12 +9,19 @@ import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
-from tuner.cli.output import print_json, printed_to_stderr, say
+from tuner.cli.command import command, option
+from tuner.cli.options import (
+    DataDir,
+    Json,
+    TaskName,
+    data_folder,
+    note,
+    print_json,
+    printed_to_stderr,
+    say,
+)
 from tuner.config import (
     OF_THE_TASK,
     OF_TRAINING,
@@ -27,7 +34,6 @@ from tuner.config import (
 from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 from tuner.models.names import LIBRARY, library_class
-from tuner.spec.ranges import ChoiceRange
 from tuner.trial.survival import nothing_collected
 
 if TYPE_CHECKING:
@@ -96,9 +102,7 @@ def _configurations(file: StudyFile) -> Iterator[tuple[str, dict[str, Value]]]:
     defaults = file.defaults.values()
     tried = set(defaults)
     for name, r in file.space.ranges.items():
-        if not isinstance(r, ChoiceRange) or name in OF_NO_NETWORK:
-            continue
-        for choice in r.choices:
+        for choice in r.named if name not in OF_NO_NETWORK else ():
             params = file.space.nearest({**defaults, name: choice}, defaults)
             if params.get(name) == choice and choice != defaults.get(name):
                 tried |= set(params)
@@ -315,19 +319,17 @@ def _is_built(
 SPLITS = ("train", "val", "test")
 
 
+@command
 def variants(
-    check: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Prepare --task's data, train this variant one step: does it work? "
-            "neuralforecast: each of that library's models, which takes minutes.",
-        ),
-    ] = None,
+    check: str | None = option(
+        "NAME|FILE",
+        "Prepare --task's data, train this variant one step: does it work? "
+        "neuralforecast: each of that library's models, which takes minutes.",
+    ),
     task: TaskName = "demo",
     data_dir: DataDir = None,
     json: Json = False,
-    supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
+    supervised_by: int | None = option(hidden=True),
 ) -> int:
     """List the variants that come with tuner."""
     from tuner.spec.study_file import builtin_variants, load_study_file
@@ -480,11 +482,7 @@ def _check_program(file: StudyFile, task: str, *, json: bool) -> int:
                 "command": list(program.command),
                 "clock": program.clock,
                 "task": on.name,
-                "epochs": found.epochs,
-                "setup_s": found.setup_s,
-                "s_per_epoch": found.s_per_epoch,
-                "ignores_seed": found.ignores_seed,
-                "ignores_hyperparameters": found.ignores_hyperparameters,
+                **dataclasses.asdict(found),
                 "notices": list(found.notices),
             }
         )

@@ -4,40 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from tuner.cli.command import takes
-from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Gpus,
-    Json,
-    On,
-    Placement,
-    PrintOnly,
-    Storage,
-    TaskName,
-    Timeout,
-    Trust,
-    Workers,
-    data_folder,
-    opened_database,
-    storage_url,
-)
-from tuner.cli.output import print_json, say_told
+from tuner.cli.asked import WorkOptions
+from tuner.cli.command import option, switch, takes
+from tuner.cli.options import opened_database, print_json, say_told
 from tuner.config import MANY
 from tuner.errors import UsageError
-from tuner.settings import duration_s
 from tuner.spec.margin import CONFIRMATION_SEEDS, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from tuner.launch.verification import VerificationOutcome, VerificationRequest
-    from tuner.report.terminal.live import Live
     from tuner.study.open import OpenStudy
 
 
@@ -53,94 +34,49 @@ class FrontChosen(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyOptions:
+class VerifyOptions(WorkOptions):
     """The options of `tuner verify`."""
 
-    variant: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]", help="Variants whose studies to verify, together.")
-    ]
-    task: TaskName = "etth"
-    confirm: Annotated[
-        bool,
-        typer.Option(
-            "--confirm",
-            help="Test what each study recommends against its default, on untouched seeds.",
-        ),
-    ] = False
-    ablate: Annotated[
-        bool,
-        typer.Option(
-            "--ablate",
-            help="Run what each study recommends with one value at a time set back to the default.",
-        ),
-    ] = False
-    top: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MANY,
-            metavar="N",
-            help="Configurations along each front, its knee included (5); of each round (6).",
-        ),
-    ] = None
-    choose: Annotated[
-        FrontChosen | None,
-        typer.Option(
-            "--choose",
-            help="What may be recommended, in rounds (where 12 configurations converged); from the "
-            "front as the search saw it; or from what all trials together expect of each.",
-        ),
-    ] = None
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MANY,
-            metavar="N",
-            help="Fresh seeds for each configuration (10; of each round 6; with --confirm "
-            f"{CONFIRMATION_SEEDS}; with --ablate 10).",
-        ),
-    ] = None
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="With --confirm: also what has the quality of this variant's default, or "
-            "group:NAME's (the first variant's, where several are named).",
-        ),
-    ] = None
-    margin: Annotated[
-        str | None,
-        typer.Option(
-            metavar="1%",
-            help="With --confirm: as good is an MQL at most so much above the default's.",
-        ),
-    ] = None
-    gpus: Gpus = None
-    cpu: Cpu = False
-    workers: Workers = None
-    on: On = None
-    placement: Placement = None
-    print_only: PrintOnly = False
-    stop_early: Annotated[
-        bool,
-        typer.Option(
-            "--stop-early",
-            help="End at a planned look (60 or 80 % of the seeds) when all is clear.",
-        ),
-    ] = False
-    study: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,NAME]",
-            help="Studies, or group:NAME (default: all searches of <task>-<variant>).",
-        ),
-    ] = None
-    data_dir: DataDir = None
-    timeout: Timeout = None
-    trust: Trust = False
-    storage: Storage = None
-    json: Json = False
+    variant: str = option("NAME[,NAME]", "Variants whose studies to verify, together.", default=...)
+    confirm: bool = switch(
+        "Test what each study recommends against its default, on untouched seeds."
+    )
+    ablate: bool = switch(
+        "Run what each study recommends with one value at a time set back to the default."
+    )
+    top: int | None = option(
+        "N",
+        "Configurations along each front, its knee included (5); of each round (6).",
+        min=1,
+        max=MANY,
+    )
+    choose: FrontChosen | None = option(
+        None,
+        "What may be recommended, in rounds (where 12 configurations converged); from the "
+        "front as the search saw it; or from what all trials together expect of each.",
+    )
+    seeds: int | None = option(
+        "N",
+        "Fresh seeds for each configuration (10; of each round 6; with --confirm "
+        f"{CONFIRMATION_SEEDS}; with --ablate 10).",
+        min=1,
+        max=MANY,
+    )
+    against: str | None = option(
+        "NAME",
+        "With --confirm: also what has the quality of this variant's default, or "
+        "group:NAME's (the first variant's, where several are named).",
+    )
+    margin: str | None = option(
+        "1%", "With --confirm: as good is an MQL at most so much above the default's."
+    )
+    print_only: bool = switch(
+        "Print what the engine would be told; the studies are made, nobody works.", named="--print"
+    )
+    stop_early: bool = switch("End at a planned look (60 or 80 % of the seeds) when all is clear.")
+    study: str | None = option(
+        "NAME[,NAME]", "Studies, or group:NAME (default: all searches of <task>-<variant>)."
+    )
 
 
 @takes(VerifyOptions)
@@ -156,8 +92,10 @@ def verify(options: VerifyOptions) -> int:
     request = _request(options)
     from tuner.cli.foreground import EXIT_CODES, Foreground
     from tuner.launch import verification
+    from tuner.report.terminal.verification import progress_view
+    from tuner.verdict.verified import verifications_of
 
-    foreground = Foreground(_view)
+    foreground = Foreground(lambda studies: progress_view(verifications_of(studies)))
     outcome = verification.run(request, progress=foreground, stop=foreground.stop)
     if outcome.printed:
         say_told(outcome.printed, json=options.json)
@@ -188,13 +126,11 @@ def _refuse_apart(options: VerifyOptions) -> None:
 
 
 def _request(options: VerifyOptions) -> VerificationRequest:
-    from tuner.cli.asked import devices_of
     from tuner.launch.verification import VerificationRequest
     from tuner.verdict.runs_model import Choice
 
     return VerificationRequest(
         variants=options.variant,
-        task=options.task,
         studies=options.study,
         top=options.top,
         choice=None if options.choose is None else Choice(options.choose.value),
@@ -204,19 +140,8 @@ def _request(options: VerifyOptions) -> VerificationRequest:
         ablate=options.ablate,
         against=options.against,
         margin=margin_of(options.margin, "--margin"),
-        devices=devices_of(options),
-        data_dir=data_folder(options.data_dir),
-        timeout_s=duration_s(options.timeout, "--timeout"),
-        storage=storage_url(options.storage),
-        trust=options.trust,
+        **options.common(),
     )
-
-
-def _view(studies: Sequence[OpenStudy]) -> AbstractContextManager[Live]:
-    from tuner.report.terminal.verification import progress_view
-    from tuner.verdict.verified import verifications_of
-
-    return progress_view(verifications_of(studies))
 
 
 def _report(outcome: VerificationOutcome, request: VerificationRequest, *, json: bool) -> None:

@@ -10,11 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from tuner.cli.command import Only, takes
-from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
-from tuner.cli.output import print_json, say
+from tuner.cli.command import Only, option, takes
+from tuner.cli.options import DataDir, Json, TaskName, data_folder, note, print_json, say
 from tuner.config import MANY
 from tuner.errors import TunerError, UsageError
 from tuner.spec.study_settings import StudySettings
@@ -30,25 +27,17 @@ NOBODY_TOLD = "no GPU is visible here; name what to compile for, e.g. --capabili
 class WarmOptions:
     """The options of `tuner warm`."""
 
-    variant: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml).")
-    ]
+    variant: str = option("NAME[,NAME]", "Variants or study files (.toml).", default=...)
     task: TaskName = "etth"
     data_dir: DataDir = None
     settings: Annotated[StudySettings, Only(("backend", "precision"))] = field(
         default_factory=StudySettings
     )
     """As of the launch to come."""
-    capability: Annotated[
-        str | None,
-        typer.Option(metavar="9.0", help="GPUs to compile for (the one that is here)."),
-    ] = None
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MANY, metavar="N", help="Kernels at the same time (a core each, up to 32)."
-        ),
-    ] = None
+    capability: str | None = option("9.0", "GPUs to compile for (the one that is here).")
+    jobs: int | None = option(
+        "N", "Kernels at the same time (a core each, up to 32).", min=1, max=MANY
+    )
     json: Json = False
 
 
@@ -68,13 +57,15 @@ def warm(options: WarmOptions) -> int:
     lies in Triton's cache (TRITON_CACHE_DIR, else ~/.triton/cache), where workers find it. The
     cache serves where the same versions of tuner and torch see it under the same path.
     """
+    from tuner.devices.common_files import who_may_change
     from tuner.launch.background import missing_of
     from tuner.trial.ahead.ready_stamp import cache_folder
 
     capability = _capability(options.capability)
     cache = cache_folder(os.environ)
     searches, reasons = _searches(options)
-    _warn_of_others(cache)
+    if (caution := who_may_change(cache)) is not None:
+        note(caution)
     missing = missing_of(searches, capability, cache)
     warmed = _compile(_order(options, capability, missing), cache) if missing else None
     counts = _counts(searches, capability, cache, warmed)
@@ -202,10 +193,3 @@ def _counts(
         compiled=done.compiled,
         reasons=tuple(dict.fromkeys([*reasons, *done.reasons])),
     )
-
-
-def _warn_of_others(cache: Path) -> None:
-    from tuner.devices.common_files import who_may_change
-
-    if (caution := who_may_change(cache)) is not None:
-        note(caution)

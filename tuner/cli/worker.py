@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.command import takes
+from tuner.cli.command import option, switch, takes
 from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
 from tuner.cli.options import (
     Cpu,
@@ -43,61 +41,37 @@ class WorkerOptions:
     goes on in a fresh process.
     """
 
-    study: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME[,NAME]",
-            help="Studies to pull trials from; group:NAME is all searches of a group.",
-        ),
-    ]
-    gpu: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INDEX|free",
-            help="The GPU this worker owns; free: one that no other worker here has.",
-        ),
-    ] = None
+    study: str = option(
+        "NAME[,NAME]",
+        "Studies to pull trials from; group:NAME is all searches of a group.",
+        default=...,
+    )
+    gpu: str | None = option(
+        "INDEX|free", "The GPU this worker owns; free: one that no other worker here has."
+    )
     cpu: Cpu = False
-    cores: Annotated[
-        str | None,
-        typer.Option(
-            metavar="0,1|free:N",
-            help="With --cpu: the cores to own (all); free:N: so many that no other worker has.",
-        ),
-    ] = None
-    keep_alive: Annotated[
-        bool,
-        typer.Option(
-            "--keep-alive", help="Start the worker again when it dies or hangs, as a launch does."
-        ),
-    ] = False
+    cores: str | None = option(
+        "0,1|free:N",
+        "With --cpu: the cores to own (all); free:N: so many that no other worker has.",
+    )
+    keep_alive: bool = switch("Start the worker again when it dies or hangs, as a launch does.")
     hang_limit: HangLimit = None
     storage: Storage = None
     data_dir: DataDir = None
-    task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Task file of a study on your own CSV, where --data-dir is not enough.",
-        ),
-    ] = None
-    verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Make the runs that 'tuner verify' planned, not trials."),
-    ] = False
+    task: str | None = option(
+        "FILE", "Task file of a study on your own CSV, where --data-dir is not enough."
+    )
+    verify: bool = switch("Make the runs that 'tuner verify' planned, not trials.")
     trust: Trust = False
-    trust_code: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHA256[,SHA256]",
-            help="Let code run that only the database names, by its hash ('tuner study code').",
-        ),
-    ] = None
-    supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None
-    name: Annotated[str | None, typer.Option(hidden=True)] = None
-    heartbeat: Annotated[int | None, typer.Option(hidden=True)] = None
-    failures: Annotated[int, typer.Option(hidden=True)] = 0
-    kept_assignment: Annotated[int | None, typer.Option("--gpu-assignment", hidden=True)] = None
+    trust_code: str | None = option(
+        "SHA256[,SHA256]",
+        "Let code run that only the database names, by its hash ('tuner study code').",
+    )
+    supervised_by: int | None = option(hidden=True)
+    name: str | None = option(hidden=True)
+    heartbeat: int | None = option(hidden=True)
+    failures: int = option(default=0, hidden=True)
+    kept_assignment: int | None = option(named="--gpu-assignment", hidden=True)
 
 
 @takes(WorkerOptions)

@@ -17,13 +17,21 @@ from tuner.spec.objectives import axis_title
 from tuner.study.group import Group
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.front_by_values import Values, expected_front, single_front, verified_front
 from tuner.verdict.lacking import nothing_verified
 from tuner.verdict.no_answer import NoAnswerError, in_words
 from tuner.verdict.picks import UNBOUNDED, Bounds, bounds_in_words, excess, picks_expected
 from tuner.verdict.reasons import because_of_answer, because_of_front, nothing_expected
 from tuner.verdict.recommendation import model_of
-from tuner.verdict.runs_model import Estimate, Front, RunsModel, front_of_runs
+from tuner.verdict.runs_model import (
+    Estimate,
+    Front,
+    RunsModel,
+    Values,
+    expected_front,
+    front_of_runs,
+    single_front,
+    verified_front,
+)
 from tuner.verdict.same_quality import Answer, recommended, recommended_against
 
 # Which trial of a study: the one that a pick names on a front within the bounds, or one by its

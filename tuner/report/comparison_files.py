@@ -12,7 +12,7 @@ from typing import Any
 from tuner.display.text import in_csv, in_html, shown
 from tuner.errors import TunerError
 from tuner.files.durable import put
-from tuner.report.figures.confirmed_series import devices_of
+from tuner.report.figures.confirmed_figure import devices_of
 from tuner.report.figures.draw import axes, draw
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
@@ -24,7 +24,7 @@ from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, groups_of
 from tuner.verdict.compare.rows import FIGURES, Row
 from tuner.verdict.compare.studies import labels, names_of_groups
-from tuner.verdict.questions import WITHIN
+from tuner.verdict.stats.effects import WITHIN
 from tuner.verdict.stats.intervals import CONFIDENCE, Interval
 from tuner.verdict.verified import verified_in
 
@@ -70,13 +70,10 @@ def headed(title: str) -> str:
 
 
 def _by_column(row: Row, called: str) -> str:
-    each = [f"{shown(name)} {_middle(figure)}" for name, figure in row.columns.items()]
+    each = []
+    for name, figure in row.columns.items():
+        each.append(f"{shown(name)} -" if figure is None else f"{shown(name)} {figure:.4g}")
     return f"{called}, {row.hyperparameters}: {', '.join(each)}"
-
-
-def _middle(figure: Interval | float | None) -> str:
-    """With its interval, where it has one."""
-    return "-" if figure is None else f"{figure:.4g}"
 
 
 def _at_level(level: RegisteredLevel, names: Mapping[str, str]) -> str:
@@ -315,11 +312,7 @@ def _table(report: Report) -> str:
         note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
         if row.cut_off:
             note += f"<br><small>{row.cut_off} of {row.runs} runs cut off</small>"
-        words = [
-            called[row.study],
-            row.core_change,
-            f"{row.hyperparameters}, trial {row.trial}",
-        ]
+        words = [called[row.study], row.core_change, f"{row.hyperparameters}, trial {row.trial}"]
         cells = "".join(f"<td>{in_html(word)}</td>" for word in words[:-1])
         cells += f"<td>{in_html(words[-1])}{note}</td>"
         cells += "".join(f"<td class='number'>{in_html(cell(row, name))}</td>" for name in FIGURES)
@@ -337,13 +330,11 @@ def _levels(report: Report) -> str:
         f"<tr><td class='number'>{shown}</td>"
         + "".join(f"<td class='number'>{level_cell(each)}</td>" for each in level.fastest)
         + "</tr>"
-        for level, shown in zip(report.levels, _shown(report), strict=True)
+        for level, shown in zip(
+            report.levels, shown_levels([each.mql for each in report.levels]), strict=True
+        )
     )
     return f"<h2>{LEVELS}</h2><p>{LEVELS_ARE}</p><table><tr>{heads}</tr>{rows}</table>"
-
-
-def _shown(report: Report) -> list[str]:
-    return shown_levels([level.mql for level in report.levels])
 
 
 def level_headings(report: Report) -> list[str]:

@@ -17,9 +17,8 @@ from tuner.storage.queue.roster import WorkerRow
 from tuner.study.group import memberships
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.verdict.beside_search import split_shown
 from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.verified import Verified
+from tuner.verdict.verified import Verified, split_shown
 
 _REPEATED = (
     "A configuration with several runs is one point, under its first trial's number: the medians "
@@ -119,16 +118,16 @@ def _verified(verified: Sequence[Verified], *, repeated: bool) -> list[str]:
         lines = ["One trial is one seed: no figure here has been verified on others."]
         if repeated:
             lines = ["No figure here has been verified on fresh seeds."]
-    without = [f"- trial {each.trial_number}: {why}" for each in verified if (why := _why(each))]
+    without = [
+        f"- trial {each.trial_number}: {why}"
+        for each in verified
+        if len(each.runs) == each.planned and (why := each.without_figures)
+    ]
     return [
         *lines,
         *(["", "Without figures of fresh seeds, or without all:"] if without else []),
         *without,
     ]
-
-
-def _why(each: Verified) -> str:
-    return each.without_figures if len(each.runs) == each.planned else ""
 
 
 def _verified_row(each: Verified) -> str:

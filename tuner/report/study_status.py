@@ -20,6 +20,7 @@ from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.lacking import lacking_of
+from tuner.verdict.stats.intervals import in_json
 from tuner.verdict.verified import Verified, progress, verified_in
 
 
@@ -71,17 +72,8 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
 
 
 def _worker(row: WorkerRow) -> dict[str, Any]:
-    return {
-        "worker": row.worker,
-        "host": row.host,
-        "pid": row.pid,
-        "device": row.device,
-        "trial": row.trial_number,
-        "epoch": row.epoch,
-        "val_loss": row.val_loss,
-        "silent_s": round(row.silent_s, 1),
-        "note": row.note,
-    }
+    plain = in_json(row, "worker", "host", "pid", "device", "epoch", "val_loss", "note")
+    return plain | {"trial": row.trial_number, "silent_s": round(row.silent_s, 1)}
 
 
 @dataclass(frozen=True, slots=True)

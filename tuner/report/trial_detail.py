@@ -15,6 +15,7 @@ from tuner.storage.queue.stints import Stint, stints
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, read_results
 from tuner.study.throughput import Throughput, throughput_of
+from tuner.verdict.stats.intervals import in_json
 from tuner.verdict.verified import runs_of_trial
 
 _ENDS = {
@@ -26,6 +27,10 @@ _ENDS = {
     "out_of_memory": "out of memory",
     "error": "its training failed",
 }
+
+
+ROW = ("repeat", "epoch", "train_loss", "val_loss", "learning_rate", "elapsed_s")
+"""Of an epoch, what a curve has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +105,11 @@ class TrialDetail:
         """For JSON: the record as `tuner status` has it, and what only one trial has room for."""
         whole = {"configuration": self.configuration.as_dict()} if self.configuration else {}
         return self.record.as_dict() | {
-            "study": self.study,
-            "variant": self.variant,
-            "task": self.task,
+            **in_json(self, "study", "variant", "task", "outcome", "on_front", "verified"),
+            **in_json(self.record, "started", "ended"),
             "state": self.record.state.name.lower(),
-            "outcome": self.outcome,
             "failure": self.record.recorded.failure,
-            "on_front": self.on_front,
-            "verified": self.verified,
             "unverified": self.unverified or None,
-            "started": self.record.started,
-            "ended": self.record.ended,
             "attempts": [
                 {
                     "worker": each.worker,
@@ -148,17 +147,7 @@ class TrialDetail:
             "best_val_loss": self.best.val_loss if self.best else None,
             "last_val_loss": self.validated[-1].val_loss if self.validated else None,
             "elapsed_s": self.curve[-1].elapsed_s,
-            "rows": [
-                {
-                    "repeat": row.repeat,
-                    "epoch": row.epoch,
-                    "train_loss": row.train_loss,
-                    "val_loss": row.val_loss,
-                    "learning_rate": row.learning_rate,
-                    "elapsed_s": row.elapsed_s,
-                }
-                for row in self.curve
-            ],
+            "rows": [in_json(row, *ROW) for row in self.curve],
         }
 
 

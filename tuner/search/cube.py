@@ -10,10 +10,8 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from tuner.spec.ranges import ZERO_SHARE, AnyRange, ChoiceRange, FloatRange
+from tuner.spec.ranges import Array
 from tuner.spec.space import MIDDLE, SearchSpace
-
-Array = np.ndarray[Any, Any]
 
 
 class Cube:
@@ -36,7 +34,7 @@ class Cube:
         x = np.clip(x, 0.0, 1.0)
         for name, r in self._space.ranges.items():
             columns = self._columns[name]
-            x[:, columns] = _snapped(x[:, columns], r, zeros=zeros)
+            x[:, columns] = r.snapped(x[:, columns], zeros=zeros)
         return self.only_there(x)
 
     def only_there(self, x: Array) -> Array:
@@ -56,18 +54,6 @@ class Cube:
             place = np.array(r.place(r.encode(value)))
             found |= np.isclose(column, place).all(axis=1)
         return found
-
-
-def _snapped(x: Array, r: AnyRange, *, zeros: bool) -> Array:
-    if isinstance(r, FloatRange):
-        if r.low == r.high:
-            return np.full_like(x, MIDDLE)
-        return np.where(x < ZERO_SHARE, 0.0, x) if zeros and r.zero else x
-    if isinstance(r, ChoiceRange) and r.coordinates > 1:
-        corners: Array = np.eye(r.levels)[np.argmax(x, axis=1)]
-        return corners
-    middles: Array = (np.minimum(np.floor(x * r.levels), r.levels - 1) + 0.5) / r.levels
-    return middles
 
 
 # What samplers have in common that suggest all parameters of a space at once.

@@ -27,7 +27,7 @@ from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.past_runs import PastRun, Place, place_of
 from tuner.spec.objectives import CONSTRAINTS, values_of
-from tuner.spec.ranges import ZERO_SHARE, FloatRange
+from tuner.spec.ranges import ZERO_SHARE
 from tuner.spec.space import SearchSpace
 from tuner.storage.optuna.private import numbered, trial_id_of
 from tuner.storage.optuna.rows import ENQUEUED
@@ -333,7 +333,7 @@ class TrialHistory:
         for name, r in self._space.ranges.items():
             if name not in there:
                 encoded[name] = r.spread(spread)
-            elif isinstance(r, FloatRange) and r.means_zero(params[name]):
+            elif r.means_zero(params[name]):
                 encoded[name] = r.at([ZERO_SHARE * spread])
         return encoded
 

@@ -31,7 +31,6 @@ from tuner.spec.margin import MARGIN
 from tuner.spec.membership import FIRST_DRAW, drawn_as
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.ranges import AnyRange, ChoiceRange, FloatRange
 from tuner.spec.space import SearchSpace
 from tuner.storage.optuna.private import storage_of, trial_id_of
 
@@ -74,9 +73,6 @@ class SobolPoints:
         for again in range(1, count + 1):
             yield self.point(index + again * STRIDE)
 
-
-NEAR = 0.02
-"""How far, as a share of its range, a continuous value moves to make a configuration new."""
 
 TRIES = 64
 """Candidates at most in place of a configuration that is there already."""
@@ -282,28 +278,10 @@ def neighbours(space: SearchSpace, params: Mapping[str, Value]) -> Iterator[dict
     encoded = space.encode(params)
     moves: list[tuple[float, str, Value]] = []
     for name, r in space.there(params).items():
-        for distance, value in _steps(r, encoded[name]):
+        for distance, value in r.steps(encoded[name]):
             moves.append((distance, name, value))
     for _, name, value in sorted(moves, key=lambda move: move[0]):
         yield space.decode(encoded | {name: value})
-
-
-def _steps(r: AnyRange, encoded: Value) -> Iterator[tuple[float, Value]]:
-    """Encoded values one step from this one, and how far a step is, as a share of the range."""
-    if isinstance(r, FloatRange):
-        here = r.place(encoded)[0]
-        for there in (here - NEAR, here + NEAR):
-            if not r.single and 0 <= there <= 1:
-                yield NEAR, r.at([there])
-    elif isinstance(r, ChoiceRange):
-        for value in r.choices:
-            if value != encoded:
-                yield 1.0, value
-    else:
-        level = r.level(encoded)
-        for there in (level - 1, level + 1):
-            if 0 <= there < r.levels:
-                yield 1 / r.levels, r.value(there)
 
 
 def _seed_of_ask(seed: int, number: int) -> int:

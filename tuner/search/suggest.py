@@ -10,7 +10,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.record import is_set_aside
-from tuner.spec.ranges import AnyRange, ChoiceRange
+from tuner.spec.ranges import AnyRange
 from tuner.spec.space import SearchSpace
 from tuner.storage.optuna.own_trials import is_number
 from tuner.storage.optuna.private import holds
@@ -71,7 +71,7 @@ def _ask_sampler(study: Study, trial: FrozenTrial, space: SearchSpace) -> dict[s
 def _check(name: str, value: Any, r: AnyRange) -> None:
     # As Optuna checks it, but for a number in quotes, which Optuna takes, and choices by kind.
     distribution = r.stored()
-    if isinstance(r, ChoiceRange):
+    if r.named:
         fits = isinstance(value, str | int | float) and r.outside(value) is None
     else:
         fits = is_number(value) and holds(distribution, value)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tuner.config import BUILT_IN, OF_THE_TASK, OF_TRAINING, Hyperparameters, LossTerm, Value
 from tuner.errors import guess
-from tuner.spec.ranges import LARGEST_SIZE, LARGEST_VALUE, ChoiceRange, ChoiceValue, is_number
+from tuner.spec.ranges import LARGEST_SIZE, LARGEST_VALUE, ChoiceValue, is_number
 from tuner.spec.space import SearchSpace
 
 Rate = Annotated[float, Field(gt=0, le=LARGEST_VALUE)]
@@ -74,14 +74,8 @@ class ProgramConfiguration(Configuration):
         return Hyperparameters.for_program(self.values())
 
 
-class PartOfConfiguration(_Values):
+class PartOfConfiguration(ProgramConfiguration):
     """That part of it which was chosen when its trial ended."""
-
-    learning_rate: Rate | None = None
-    weight_decay: Decay | None = None
-    dropout: Probability | None = None
-    hidden_size: Size | None = None
-    batch_size: Size | None = None
 
 
 # What a study file, or a stored study, adds to the training loss: `[training.loss]`.
@@ -108,7 +102,7 @@ def weight_problem(loss: LossTerm | None, space: SearchSpace) -> str | None:
             f"{where}: there is no [space.{name}] and no default of it{guess(name, space.own)}; "
             "add one, or write a number"
         )
-    if isinstance(found, ChoiceRange) and not all(is_number(each) for each in found.choices):
+    if not all(is_number(each) for each in found.named):
         return f"{where}: {name} is {found.in_words()}; expected numbers"
     if found.when is not None or found.bounds()[0] < 0:
         return f"{where}: {name} is {found.in_words()}; expected 0 or more, without a 'when'"

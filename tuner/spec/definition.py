@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -194,32 +194,23 @@ class StudyDefinition:
         """Plain data, JSON-able, the stored form."""
         data: dict[str, Any] = {
             "format": FORMAT,
-            "variant": self.variant,
-            "core_change": self.core_change,
+            **{name: getattr(self, name) for name in _AS_IT_IS},
             "architecture": {
                 "model": self.architecture.model,
                 "settings": dict(self.architecture.settings),
             },
-            "model_source": self.model_source,
-            "task": self.task,
-            "data_hash": self.data_hash,
             "space": self.space.definition(),
             "defaults": self.defaults.as_dict(),
             "training": self.training.as_dict(),
-            "seeds_per_trial": self.seeds_per_trial,
-            "mql_split": self.mql_split,
             "objectives": list(self.objectives),
         }
-        if (
-            self.target_val_loss is not None
-        ):  # studies without one keep the identity that they always had
-            data["target_val_loss"] = self.target_val_loss
-        if self.program is not None:
-            data["process"] = self.program.model_dump(mode="json")
-        if self.loss_source is not None:
-            data["loss_source"] = self.loss_source
-        if self.files is not None:
-            data["files"] = self.files.model_dump(mode="json")
+        later = {  # studies without one keep the identity that they always had
+            "target_val_loss": self.target_val_loss,
+            "process": self.program and self.program.model_dump(mode="json"),
+            "loss_source": self.loss_source,
+            "files": self.files and self.files.model_dump(mode="json"),
+        }
+        data |= {name: value for name, value in later.items() if value is not None}
         for name in _unclear(self.architecture, self.space):
             if name in self.of_training:  # that it is there says so
                 data["training"].setdefault(name, getattr(self.training, name))
@@ -270,25 +261,14 @@ class StudyDefinition:
         of_network = set(_unclear(architecture, stored.space)) - stored.training.model_fields_set
         of_training = of_training_beside(of_network)
         defaults = stored.defaults.hyperparameters(stored.training.loss)
-        return StudyDefinition(
-            variant=stored.variant,
-            core_change=stored.core_change,
-            architecture=architecture,
-            model_source=stored.model_source,
-            task=stored.whole_task(),
-            data_hash=stored.data_hash,
-            space=stored.space,
-            defaults=replace(defaults, of_training=of_training),
-            training=stored.training,
-            seeds_per_trial=stored.seeds_per_trial,
-            mql_split=stored.mql_split,
-            objectives=stored.objectives,
-            target_val_loss=stored.target_val_loss,
-            program=stored.program,
-            loss_source=stored.loss_source,
-            files=stored.files,
-            of_training=of_training,
-        )
+        other: dict[str, Any] = {
+            "architecture": architecture,
+            "task": stored.whole_task(),
+            "defaults": replace(defaults, of_training=of_training),
+            "of_training": of_training,
+        }
+        names = [each.name for each in fields(StudyDefinition) if each.name not in other]
+        return StudyDefinition(**{name: getattr(stored, name) for name in names}, **other)
 
     @staticmethod
     def of(
@@ -327,6 +307,18 @@ class StudyDefinition:
             loss_source=None if training.loss is None else _source_digest(training.loss.term),
             files=file.named_files(),
         )
+
+
+_AS_IT_IS = [
+    "variant",
+    "core_change",
+    "model_source",
+    "task",
+    "data_hash",
+    "seeds_per_trial",
+    "mql_split",
+]
+"""The fields that are stored as they are."""
 
 
 def without_folder(reference: str) -> str:

@@ -210,11 +210,7 @@ def values_of(recorded: Recorded, objectives: Sequence[str]) -> Point | None:
 
 
 def violations(
-    policy: SearchPolicy,
-    values: Point,
-    recorded: Recorded,
-    *,
-    target_val_loss: float | None = None,
+    policy: SearchPolicy, values: Point, recorded: Recorded, *, target_val_loss: float | None = None
 ) -> dict[str, float]:
     """How far a finished trial is beyond each limit of `policy`,
     as a share of the limit: 0 or less keeps it.

@@ -163,10 +163,7 @@ class Program(ProgramTable):
     @staticmethod
     def of(table: ProgramTable, folder: Path) -> Program:
         """The program of a study file in this folder."""
-        return Program(
-            **table.model_dump(),
-            folder=str(folder),
-        )
+        return Program(**table.model_dump(), folder=str(folder))
 
     @property
     def label(self) -> ClockLabel:
@@ -223,11 +220,8 @@ class Program(ProgramTable):
         files = self.own_files()
         if not files:
             return None
-        whole = hashlib.sha256()
+        whole, folder = hashlib.sha256(), Path(self.folder)
         for path in files:
-            whole.update(f"{_within(path, Path(self.folder))}\0{digest_of(path)}\n".encode())
+            name = path.relative_to(folder) if path.is_relative_to(folder) else path.name
+            whole.update(f"{name}\0{digest_of(path)}\n".encode())
         return whole.hexdigest()
-
-
-def _within(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeGuard, cast
 
+import numpy as np
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -35,26 +36,6 @@ from tuner.config import Value
 from tuner.files.plain import Prose, excerpt
 from tuner.files.toml_file import NO_SUCH_TYPE
 
-__all__ = [
-    "LARGEST_SIZE",
-    "LARGEST_VALUE",
-    "ZERO_SHARE",
-    "AnyRange",
-    "ChoiceRange",
-    "ChoiceValue",
-    "FloatRange",
-    "IntRange",
-    "Levels",
-    "OwnRange",
-    "Range",
-    "RangeOfNumbers",
-    "RangeOfSizes",
-    "SizeRange",
-    "is_number",
-    "is_whole",
-]
-
-
 # What all ranges have in common: a reason, a condition, and two faces of their values.
 
 
@@ -65,6 +46,7 @@ LONGEST_CHOICE = 200
 """Characters."""
 
 Number = float | int
+Array = np.ndarray[Any, Any]
 
 
 def _shown(value: Value) -> Value:
@@ -142,6 +124,37 @@ class Range(BaseModel):
         """The encoded value of such a share of the range: those of evenly spread shares are."""
         return self.at([share])
 
+    @property
+    def named(self) -> tuple[Value, ...]:
+        """The stored values, where they are named one by one; else none."""
+        return ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that it holds are whole numbers."""
+        return False
+
+    def means_zero(self, value: Value) -> bool:
+        """Whether an encoded or a stored value stands for exactly 0 below a logarithmic range."""
+        del value
+        return False
+
+    def possible(self, value: Value, rounding: float) -> bool:
+        """Whether it lies between the lowest and the highest, or so little beside them."""
+        low, high = self.bounds()
+        span = low * (1 - rounding), high * (1 + rounding)
+        return is_number(value) and min(span) <= value <= max(span)
+
+    def steps(self, encoded: Value) -> Iterator[tuple[float, Value]]:
+        """How far a step is, as a share of the range, and the encoded values one step from this."""
+        raise NotImplementedError
+
+    def snapped(self, x: Array, *, zeros: bool) -> Array:
+        """Where values of these coordinates are seen, (rows, coordinates) both; `zeros`: all that
+        mean exactly 0 at the end of the range.
+        """
+        raise NotImplementedError
+
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest stored value, of numbers."""
         raise NotImplementedError
@@ -182,6 +195,24 @@ class Levels(Range):
     @property
     def single(self) -> bool:
         return self.levels == 1
+
+    @property
+    def whole(self) -> bool:
+        return True
+
+    def steps(self, encoded: Value) -> Iterator[tuple[float, Value]]:
+        level = self.level(encoded)
+        for there in (level - 1, level + 1):
+            if 0 <= there < self.levels:
+                yield 1 / self.levels, self.value(there)
+
+    def snapped(self, x: Array, *, zeros: bool) -> Array:
+        """In the middle of their parts of the range."""
+        del zeros
+        middles: Array = (
+            np.minimum(np.floor(x * self.levels), self.levels - 1) + 0.5
+        ) / self.levels
+        return middles
 
     def at(self, place: Sequence[float]) -> Value:
         """The encoded value at a place."""
@@ -248,6 +279,30 @@ class ChoiceRange(Levels):
     def levels(self) -> int:
         return len(self.choices)
 
+    @property
+    def named(self) -> tuple[Value, ...]:
+        return self.choices
+
+    @property
+    def whole(self) -> bool:
+        return all(is_whole(value) for value in self.choices)
+
+    def possible(self, value: Value, rounding: float) -> bool:
+        del rounding
+        return self.outside(value) is None
+
+    def steps(self, encoded: Value) -> Iterator[tuple[float, Value]]:
+        for value in self.choices:
+            if value != encoded:
+                yield 1.0, value
+
+    def snapped(self, x: Array, *, zeros: bool) -> Array:
+        """Those of three or more on the corner of one choice."""
+        if self.coordinates == 1:
+            return super().snapped(x, zeros=zeros)
+        corners: Array = np.eye(self.levels)[np.argmax(x, axis=1)]
+        return corners
+
     def bounds(self) -> tuple[float, float]:
         numbers = [each for each in self.choices if is_number(each)]
         return min(numbers), max(numbers)
@@ -303,6 +358,8 @@ def _kind(value: Value) -> str:
 
 ZERO_SHARE = 0.1
 """Where a logarithmic range includes zero, this share of the encoded range means exactly 0."""
+NEAR = 0.02
+"""How far, as a share of its range, a continuous value moves to make a configuration new."""
 SAFE_LOW = 1e-200
 """Logarithmic ranges from here on have no number that rounds to 0, up to any `high`."""
 
@@ -366,8 +423,18 @@ class FloatRange(Range):
         return 0.0 if self.means_zero(encoded) else float(encoded)
 
     def means_zero(self, value: Value) -> bool:
-        """Whether an encoded or a stored value stands for exactly 0 below a logarithmic range."""
         return self.zero and float(value) < self.low
+
+    def steps(self, encoded: Value) -> Iterator[tuple[float, Value]]:
+        here = self.place(encoded)[0]
+        for there in (here - NEAR, here + NEAR):
+            if not self.single and 0 <= there <= 1:
+                yield NEAR, self.at([there])
+
+    def snapped(self, x: Array, *, zeros: bool) -> Array:
+        if self.low == self.high:
+            return np.full_like(x, 0.5)
+        return np.where(x < ZERO_SHARE, 0.0, x) if zeros and self.zero else x
 
     def at(self, place: Sequence[float]) -> Value:
         """The encoded value at a place."""
@@ -551,38 +618,27 @@ def _kind_of(value: Any, unsaid: str | None) -> str | None:
     return named.get(said) if isinstance(said, str) else None
 
 
-def _float_kind(value: Any) -> str | None:
-    return _kind_of(value, "FloatRange")
+def _told_apart(unsaid: str | None, kinds: str) -> Discriminator:
+    def kind_of(value: Any) -> str | None:
+        return _kind_of(value, unsaid)
 
-
-def _size_kind(value: Any) -> str | None:
-    return _kind_of(value, "SizeRange")
-
-
-def _own_kind(value: Any) -> str | None:
-    return _kind_of(value, None)
+    return Discriminator(
+        kind_of,
+        custom_error_message=f"Input should have type = {kinds}",
+        custom_error_type=NO_SUCH_TYPE,
+    )
 
 
 _Float = Annotated[FloatRange, Tag("FloatRange")]
 _Size = Annotated[SizeRange, Tag("SizeRange")]
 _Int = Annotated[IntRange, Tag("IntRange")]
 _Choice = Annotated[ChoiceRange, Tag("ChoiceRange")]
-_OF_NUMBERS = 'Input should have type = "float" or "choice"'
-_OF_SIZES = 'Input should have type = "int" or "choice"'
-_OF_OWN = 'Input should have type = "float", "int" or "choice"'
 
-RangeOfNumbers = Annotated[
-    _Float | _Choice,
-    Discriminator(_float_kind, custom_error_message=_OF_NUMBERS, custom_error_type=NO_SUCH_TYPE),
-]
+RangeOfNumbers = Annotated[_Float | _Choice, _told_apart("FloatRange", '"float" or "choice"')]
 """Of a hyperparameter that is a number: a range, unless it says otherwise."""
-RangeOfSizes = Annotated[
-    _Size | _Int | _Choice,
-    Discriminator(_size_kind, custom_error_message=_OF_SIZES, custom_error_type=NO_SUCH_TYPE),
-]
+RangeOfSizes = Annotated[_Size | _Int | _Choice, _told_apart("SizeRange", '"int" or "choice"')]
 """Of a hyperparameter that is a size: powers of two, unless it says otherwise."""
 OwnRange = Annotated[
-    _Float | _Size | _Int | _Choice,
-    Discriminator(_own_kind, custom_error_message=_OF_OWN, custom_error_type=NO_SUCH_TYPE),
+    _Float | _Size | _Int | _Choice, _told_apart(None, '"float", "int" or "choice"')
 ]
 """Of a hyperparameter of the user's own, which says what it is."""

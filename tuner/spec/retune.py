@@ -152,16 +152,11 @@ def agreed(
         if not said.says(field)
         and field not in changed
         and is_[field] != plain[field]
-        and not _bought(field, now)
+        and not (field == "trials" and now.trials is None)  # as many as the budget buys
     ]
     if kept:
         lines.append(f"the retune of {name} keeps {' '.join(kept)}")
     return now.but(finished=there.finished and not changed), lines
-
-
-def _bought(field: str, now: Registered) -> bool:
-    """Whether there are as many trials as the budget buys, so that no number is kept."""
-    return field == "trials" and now.trials is None
 
 
 _SHARED = ("against", "searches")

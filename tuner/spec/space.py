@@ -22,7 +22,6 @@ from tuner.errors import guess
 from tuner.files.plain import refuse_long_name
 from tuner.spec.ranges import (
     AnyRange,
-    ChoiceRange,
     FloatRange,
     OwnRange,
     RangeOfNumbers,
@@ -65,7 +64,7 @@ class SearchSpace(BaseModel):
     def _check(self) -> SearchSpace:
         for name, r in self.own.items():
             _check_name(name)
-            if name in OF_THE_TASK and not is_of_sizes(r):
+            if name in OF_THE_TASK and not r.whole:
                 raise ValueError(f'{name}: is no range of whole numbers; expected type = "int"')
         for name, r in self.ranges.items():
             if name in BUILT_IN:
@@ -107,7 +106,11 @@ class SearchSpace(BaseModel):
         """The ranges of those hyperparameters that a configuration with these values has."""
         if self.flat:
             return self.ranges
-        return {name: r for name, r in self.ranges.items() if self._is_there(r, params)}
+        return {
+            name: r
+            for name, r in self.ranges.items()
+            if all(params.get(other) in values for other, values in r.condition.items())
+        }
 
     def whole(self, params: Mapping[str, Value]) -> bool:
         """Whether these are all values of a configuration, or more."""
@@ -230,9 +233,6 @@ class SearchSpace(BaseModel):
             for name, r in self.ranges.items()
         }
 
-    def _is_there(self, r: AnyRange, params: Mapping[str, Value]) -> bool:
-        return all(params.get(name) in values for name, values in r.condition.items())
-
     def _check_condition(self, name: str, when: Mapping[str, Sequence[Value]]) -> None:
         if when and name in BUILT_IN:
             raise ValueError(f"{name}.when: {name} is always there; leave the condition out")
@@ -262,13 +262,6 @@ class ProgramSpace(SearchSpace):
     batch_size: RangeOfSizes | None = None  # type: ignore[assignment]
 
 
-def is_of_sizes(r: AnyRange) -> bool:
-    """Whether all that it holds are whole numbers."""
-    if isinstance(r, ChoiceRange):
-        return all(is_whole(value) for value in r.choices)
-    return not isinstance(r, FloatRange)
-
-
 def _check_name(name: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name in NOT_OWN:
         raise ValueError(f"{name!r} is no argument of a network; expected a Python name")
@@ -277,12 +270,11 @@ def _check_name(name: str) -> None:
 
 def _check_built_in(name: str, r: AnyRange) -> None:
     """Raises ValueError where some value of a range is one that no training takes."""
-    if isinstance(r, ChoiceRange):
-        size = _NATIVE[name] is SizeRange
-        for value in r.choices:
-            if not (is_whole(value) if size else is_number(value)):
-                kind = "whole numbers" if size else "numbers"
-                raise ValueError(f"{name}.choices hold {value!r}; expected {kind}")
+    size = _NATIVE[name] is SizeRange
+    for value in r.named:
+        if not (is_whole(value) if size else is_number(value)):
+            kind = "whole numbers" if size else "numbers"
+            raise ValueError(f"{name}.choices hold {value!r}; expected {kind}")
     low, high = r.bounds()
     if name in ("learning_rate", "hidden_size", "batch_size") and low <= 0:
         raise ValueError(f"{name}: its lowest value is {low:g}; expected a number above 0")

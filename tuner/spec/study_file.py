@@ -39,8 +39,7 @@ from tuner.spec.configuration import (
     weight_problem,
 )
 from tuner.spec.program import MODEL, NamedFiles, Patterns, Program, ProgramTable
-from tuner.spec.ranges import IntRange, SizeRange
-from tuner.spec.space import ProgramSpace, SearchSpace, is_of_sizes
+from tuner.spec.space import ProgramSpace, SearchSpace
 
 # The defaults of a study file, which are the first trial of its study: are they in its space?
 
@@ -60,8 +59,8 @@ def wrong_default(space: SearchSpace, defaults: Configuration) -> str | None:
             remedy = "so leave it out"
         return f"defaults.{name}: {name} {wrong}; the defaults are the first trial, {remedy}"
     for name, value in defaults.own.items():
-        whole = isinstance(space.own[name], IntRange | SizeRange)
-        if whole and isinstance(value, float):
+        r = space.own[name]
+        if r.whole and not r.named and isinstance(value, float):
             return (
                 f"defaults.{name}: {name} = {value} has a point, and [space.{name}] is of whole "
                 f"numbers; write {value:.0f}"
@@ -191,7 +190,7 @@ class StudyFile(BaseModel):
             r = self.space.own.get(name)
             if r is None:
                 continue
-            if not is_of_sizes(r):
+            if not r.whole:
                 raise ValueError(
                     f'space.{name}: is no range of whole numbers; expected type = "int", or '
                     "another name for what is the network's"

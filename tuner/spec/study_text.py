@@ -111,8 +111,8 @@ def _for(argument: Argument) -> Searched | Left:
         )
     if KEPT & set(argument.name.lower().split("_")) and not argument.required:
         return _as_it_is(argument, "nothing to search over")
-    found = _BY_KIND[argument.kind](argument)
-    if found is not None:
+    propose_range = _BY_KIND.get(argument.kind)
+    if propose_range is not None and (found := propose_range(argument)) is not None:
         return found
     if argument.required:
         return Left(
@@ -217,12 +217,7 @@ def _hidden_size(argument: Argument) -> Searched:
 
 
 def _powers(name: str, default: int, reason: str) -> Searched:
-    space = {
-        "type": "int",
-        "low": max(default // 2, 1),
-        "high": default * 4,
-        "powers_of_two": True,
-    }
+    space = {"type": "int", "low": max(default // 2, 1), "high": default * 4, "powers_of_two": True}
     return Searched(name=name, default=default, space=space, reason=reason)
 
 
@@ -254,18 +249,11 @@ def _how_to_search(argument: Argument) -> str:
     return "stays as it is"
 
 
-def _nothing(argument: Argument) -> None:
-    del argument
-
-
 _BY_KIND: Mapping[Kind, Callable[[Argument], Searched | None]] = {
     Kind.BOOL: _of_bool,
     Kind.CHOICE: _of_choice,
     Kind.INT: _of_int,
     Kind.FLOAT: _of_float,
-    Kind.TEXT: _nothing,
-    Kind.OTHER: _nothing,
-    Kind.UNKNOWN: _nothing,
 }
 
 

@@ -21,7 +21,6 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import ATTRIBUTE, Membership
 from tuner.spec.objectives import TIMES, TimeObjective
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.ranges import FloatRange
 from tuner.spec.space import SearchSpace, condition_in_words
 from tuner.storage import schema
 from tuner.storage.database import Database
@@ -61,7 +60,7 @@ def describe(definition: StudyDefinition) -> str:
     )
     decay = definition.space.weight_decay
     zero = ""
-    if isinstance(decay, FloatRange) and decay.zero:
+    if decay is not None and decay.means_zero(0):
         zero = " A `weight_decay` of 0 means exactly none."
     return "\n".join(
         [

@@ -26,7 +26,7 @@ from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.no_answer import NoAnswerError
 from tuner.verdict.recommendation import model_of
 from tuner.verdict.same_quality import recommended
-from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.stats.intervals import Interval, in_json
 from tuner.verdict.stats.noninferiority import paired_ratio
 from tuner.verdict.verification_plan import Planned, Turn, interleaved, new_seeds, refuse_apart
 from tuner.verdict.verified import Verified, values_in, verifications_of
@@ -57,11 +57,7 @@ class SetBack:
     def as_dict(self) -> dict[str, Any]:
         return {
             "set_back": self.name or None,
-            "value": self.value,
-            "default": self.default,
-            "time_ratio": self.time_ratio.as_estimate(),
-            "mql_ratio": self.mql_ratio.as_estimate(),
-            "missed": self.missed,
+            **in_json(self, "value", "default", "time_ratio", "mql_ratio", "missed"),
         }
 
 
@@ -116,15 +112,8 @@ class Ablation:
     were cut off."""
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "trial": self.trial,
-            "seeds": self.seeds,
-            "complete": self.complete,
-            "confirmed": self.confirmed,
-            "cut_off": [each.as_dict() for each in self.cut_off],
-            "unsaid": list(self.unsaid),
-            "set_back": [row.as_dict() for row in self.rows],
-        }
+        found = in_json(self, "trial", "seeds", "complete", "confirmed", "cut_off", "unsaid")
+        return found | {"set_back": [row.as_dict() for row in self.rows]}
 
 
 def set_back(

@@ -12,6 +12,7 @@ hypotheses", 1995).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from tuner.storage.queue.runs import (
     stands_apart,
 )
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.stats.intervals import Interval, finite
+from tuner.verdict.stats.intervals import Interval, finite, in_json
 from tuner.verdict.stats.noninferiority import NoWorse, no_worse, paired_ratio
 from tuner.verdict.verified import Verified, as_configurations
 
@@ -117,12 +118,9 @@ class Test:
             "no_worse": self.claimed,
             "mql_ratio": found and found.ratio,
             "mql_ratio_below": found and finite(found.bound),
-            "p": found and found.p,
-            "level": found and found.level,
-            "margin": found and found.margin,
-            "pairs": found and found.pairs,
+            **in_json(found, "p", "level", "margin", "pairs"),
             "missed": list(self.missed),
-            "time_ratio": self.ratio.as_estimate() if self.ratio else None,
+            "time_ratio": self.ratio and self.ratio.as_estimate(),
         }
 
 
@@ -215,35 +213,19 @@ class Confirmation:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        test = self.test
         of = {each.trial_number: each for each in self.configurations}
+        steps = itertools.zip_longest(self.frozen.steps(), self.tests)
         return {
-            "study": self.study,
-            "seeds": self.seeds,
-            "attempt": self.frozen.attempt,
-            "complete": self.complete,
-            "margin": self.frozen.margin,
-            "last_block": self.last_block,
+            **in_json(self, "study", "seeds", "complete", "last_block"),
+            **in_json(self.frozen, "attempt", "margin", "chance"),
             "default": _figures(self.default, self.frozen.default),
-            "default_stands": self.default_stands,
             "recommended": _figures(self.recommended, self.trial),
-            "steps": self._steps_as_dicts(),
-            "chance": self.frozen.chance,
-            "reference": self.reference,
+            "steps": [{"trial": n, "test": test and test.as_dict()} for n, test in steps],
             "at_level": _figures(self.at_level, self.frozen.at_level),
             "offers": [_figures(of.get(n), n) for n in self.frozen.offers or ()],
-            "test": test.as_dict() if test else None,
-            "elsewhere": [each.as_dict() for each in self.elsewhere],
+            **in_json(self, "default_stands", "reference", "test", "elsewhere"),
             "nothing_because": self.frozen.why_none,
         }
-
-    def _steps_as_dicts(self) -> list[dict[str, Any]]:
-        tests = [test.as_dict() for test in self.tests]
-        found = []
-        for place, number in enumerate(self.frozen.steps()):
-            test = tests[place] if place < len(tests) else None
-            found.append({"trial": number, "test": test})
-        return found
 
 
 def confirmation_of(study: StudySnapshot) -> Confirmation | None:
@@ -349,7 +331,4 @@ def _in_order(there: Confirmation) -> tuple[Test, ...]:
 
 
 def _figures(found: Verified | None, trial: int | None) -> dict[str, Any] | None:
-    if trial is None:
-        return None
-    figures = found.as_dict() if found else None
-    return {"trial": trial, "verified": figures}
+    return None if trial is None else {"trial": trial, "verified": found and found.as_dict()}

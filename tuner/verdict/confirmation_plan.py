@@ -85,7 +85,9 @@ def confirmation_steps(
     steps = [] if first is None else [model.trials.index(first)]
     expected = _expected(saved, claims, steps)
     while len(steps) < most:
-        more = [_inserted(steps, row, place) for row in rows for place in range(len(steps) + 1)]
+        more = [
+            [*steps[:place], row, *steps[place:]] for row in rows for place in range(len(steps) + 1)
+        ]
         longer = [each for each in more if len(set(each)) > len(steps)]
         if not longer:
             break
@@ -95,10 +97,6 @@ def confirmation_steps(
             break
         steps, expected = best, expected + gained
     return tuple(model.estimate(model.trials[row], chances) for row in steps)
-
-
-def _inserted(steps: Sequence[int], row: int, place: int) -> list[int]:
-    return [*steps[:place], row, *steps[place:]]
 
 
 def _expected(saved: Array, claims: Array, steps: Sequence[int]) -> float:
@@ -247,7 +245,8 @@ def plan_confirmation(
             found.notes.append(f"{again} runs of a confirmation were not exported: planned again")
         if not found.frozen:
             return Planned(again, tuple(found.missing), tuple(found.notes))
-        seeds = seeds if reference or _anything_to_test(found.frozen) else min(seeds, LEAST_RUNS)
+        if reference is None and all(each.plan.recommended is None for each in found.frozen):
+            seeds = min(seeds, LEAST_RUNS)  # the defaults run a few times, for the record
         members = [*found.frozen, *_only_default(reference, found.frozen)]
         searches = sorted({each.study.membership.search for each in members})
         drawn = new_seeds(whole, seeds * len(searches))
@@ -283,11 +282,6 @@ def _block(members: Sequence[_Frozen], seeds: Mapping[int, Sequence[int]], nth: 
         for each in members
         for number in each.plan.trials()
     ]
-
-
-def _anything_to_test(frozen: Sequence[_Frozen]) -> bool:
-    """Where there is nothing, the defaults run a few times, for the record."""
-    return any(each.plan.recommended is not None for each in frozen)
 
 
 def each_once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
@@ -375,17 +369,11 @@ def _freeze(
         margin=margin,
         chance=steps[0].chance if steps else None,
         known=known_runs_of(now),
-        attempt=_attempt(last),
+        # Of how many that tested something this is the next one.
+        attempt=1 if last is None else last.frozen.attempt + (not last.default_stands),
     )
     params = {number: now.record(number).params for number in plan.trials()}
     return _Frozen(study, plan, params, own.cut_at is not None, tuple(notes))
-
-
-def _attempt(last: Confirmation | None) -> int:
-    """Of how many that tested something this is the next one."""
-    if last is None:
-        return 1
-    return last.frozen.attempt + (not last.default_stands)
 
 
 def _steps(

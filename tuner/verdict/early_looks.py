@@ -8,8 +8,7 @@ from typing import Any
 from tuner.spec.margin import MARGIN
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
-from tuner.verdict.questions import questions
-from tuner.verdict.stats.effects import Comparison
+from tuner.verdict.stats.effects import Comparison, questions
 from tuner.verdict.stats.pairs import judge, judge_at_look
 from tuner.verdict.verified import Verified, group_runs, verifications_of
 

@@ -124,11 +124,10 @@ def _seeds_to_ask_for(study: StudySnapshot, lacking: Sequence[Verified]) -> int:
     default = study.results.default
     planned = {*study.results.on_front, *(default.numbers if default else ())}
     mine = [each for each in lacking if each.trial_number in planned] or lacking
-    return max(_seeds_for(each, there, _seeds_of(study, each)) for each in mine)
-
-
-def _seeds_of(study: StudySnapshot, each: Verified) -> set[int]:
-    return {run.seed for run in study.runs if run.trial_number == each.trial_number}
+    return max(
+        _seeds_for(each, there, {r.seed for r in study.runs if r.trial_number == each.trial_number})
+        for each in mine
+    )
 
 
 def _seeds_for(each: Verified, there: Sequence[int], had: Collection[int]) -> int:

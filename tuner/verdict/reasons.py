@@ -6,10 +6,9 @@ from tuner.pareto import Point
 from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation_plan import LEAST_CHANCE
-from tuner.verdict.front_by_values import Values
 from tuner.verdict.known_runs import converged_configurations, runs_of
 from tuner.verdict.no_answer import in_words, limit_in_words, percent, too_few_runs
-from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
+from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, Values
 from tuner.verdict.same_quality import Answer
 
 _POINTS = {"mql": "the lowest MQL", "time": "the least time", "knee": "the knee"}

@@ -66,10 +66,7 @@ def worth_verifying(study: StudySnapshot, count: int) -> list[TrialRecord] | Non
     if len(mine) >= ROUNDS or any(run.state in ("waiting", "running") for run in _last(mine)):
         return []
     numbers = to_verify(
-        model,
-        count,
-        margin=study.policy.counted_margin,
-        candidates=candidates_of(study),
+        model, count, margin=study.policy.counted_margin, candidates=candidates_of(study)
     )
     return [study.record(number) for number in (model.default, *numbers)]
 

@@ -18,12 +18,7 @@ from tuner.verdict.confirmation import standing_trial
 from tuner.verdict.known_runs import candidates_of, default_cut_at
 from tuner.verdict.no_answer import NoAnswerError, limit_in_words, nothing_within, why_none
 from tuner.verdict.picks import UNBOUNDED, Bounds, excess
-from tuner.verdict.recommendation import (
-    model_of,
-    recommend,
-    recommend_at,
-    to_confirm_at,
-)
+from tuner.verdict.recommendation import model_of, recommend, recommend_at, to_confirm_at
 from tuner.verdict.runs_model import Estimate, RunsModel
 
 OFFERED_RUNS = 2

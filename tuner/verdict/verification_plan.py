@@ -227,9 +227,19 @@ def plan_verification(
         planned = {(run.study_id, run.trial_number, run.seed) for run in everything}
         ids = {each.name: each.study_id for each in opened}
         asked = [each for each in opened if each.name in chosen.trials]
-        fresh = _seeds(asked or opened, there, seeds, choice)
+        if choice is Choice.RECOMMENDED:  # each round has seeds of its own; others go on
+            fresh = new_seeds(asked or opened, seeds)
+        else:
+            fresh = seeds_to_verify_on(there, asked or opened, seeds)
         members = [(ids[name], r) for name, records in chosen.trials.items() for r in records]
-        blocks = [[t for t in _block(members, seed) if _key(t) not in planned] for seed in fresh]
+        blocks = [
+            [
+                Turn(study, r.number, r.params, seed)
+                for study, r in members
+                if (study, r.number, seed) not in planned
+            ]
+            for seed in fresh
+        ]
         whole = all(len(block) == len(members) for block in blocks)
         plan = {
             "shuffle_seed": secrets.randbits(31) if shuffle_seed is None else shuffle_seed,
@@ -250,15 +260,6 @@ def plan_verification(
         return Planned(added, tuple(chosen.missing), tuple(chosen.notes))
 
 
-def _block(members: Sequence[tuple[int, TrialRecord]], seed: int) -> list[Turn]:
-    """Every configuration once."""
-    return [Turn(study, record.number, record.params, seed) for study, record in members]
-
-
-def _key(turn: Turn) -> tuple[int, int, int]:
-    return turn.study_id, turn.trial_number, turn.seed
-
-
 @dataclass(frozen=True, slots=True)
 class _Chosen:
     """What is to run again, by the names of the studies; and what cannot be verified, and why."""
@@ -271,15 +272,6 @@ class _Chosen:
     """Of a round: how many trials of each study had ended."""
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-def _seeds(
-    asked: Sequence[OpenStudy], there: Sequence[VerificationRun], count: int, choice: Choice
-) -> list[int]:
-    """Each round has seeds of its own; other plans go on with those that they have."""
-    if choice is Choice.RECOMMENDED:
-        return new_seeds(asked, count)
-    return seeds_to_verify_on(there, asked, count)
 
 
 def _choose(opened: Sequence[OpenStudy], top: int, choice: Choice) -> _Chosen:

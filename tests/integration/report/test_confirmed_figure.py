@@ -25,10 +25,11 @@ from tuner.report.figures.confirmed_figure import (
     ConfirmedSeries,
     Found,
     confirmed_figure,
+    confirmed_series,
+    first_level,
 )
-from tuner.report.figures.confirmed_series import confirmed_series, first_level
 from tuner.report.figures.draw import draw
-from tuner.report.figures.front import Interval, VerifiedPoint
+from tuner.report.figures.front import VerifiedPoint
 from tuner.storage import schema
 from tuner.storage.database import Database
 from tuner.study.archive import archive_of, read_archive, write_archive
@@ -38,6 +39,7 @@ from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.retune_cost import costs
+from tuner.verdict.stats.intervals import Interval
 
 GROUPS = ("demo-original", "demo-original-2"), ("demo-rmsnorm", "demo-rmsnorm-2")
 
@@ -116,7 +118,7 @@ def test_an_arrow_leads_to_each_from_what_its_search_saw(confirmed: list[StudySn
         seen = present(one.seen)
         assert (arrow.ax, arrow.ay) == pytest.approx((math.log10(seen[0]), seen[1]))
         assert (arrow.x, arrow.y) == pytest.approx(
-            (math.log10(one.at.time.middle), one.at.mql.middle)
+            (math.log10(one.at.time.estimate), one.at.mql.estimate)
         )
         low, high = figure.layout.yaxis.range
         assert low < seen[1] < high
@@ -162,8 +164,8 @@ def test_labels_stay_in_the_figure_where_something_was_found_near_the_default(
 ) -> None:
     (series,) = confirmed_series(confirmed[:1])
     (found,) = series.found
-    late = Interval(middle=10.0, low=9.9, high=10.1)
-    at = dataclasses.replace(found.at, time=late, mql=Interval(middle=0.9, low=0.89, high=0.91))
+    late = Interval(10.0, 9.9, 10.1, 5)
+    at = dataclasses.replace(found.at, time=late, mql=Interval(0.9, 0.89, 0.91, 5))
     near = dataclasses.replace(series, found=[found, dataclasses.replace(found, at=at)], answer=1)
     figure = confirmed_figure([renamed(near, name) for name in ("one", "two", "three")])
     first, last = figure.layout.xaxis.range
@@ -247,8 +249,8 @@ def test_other_devices_and_other_data_are_refused(confirmed: list[StudySnapshot]
 
 
 def test_marks_without_spread_and_times_that_are_none_have_a_frame() -> None:
-    point = Interval(middle=0.8, low=0.8, high=0.8)
-    at = VerifiedPoint(label="a", time=Interval(middle=-1.0, low=-1.0, high=-1.0), mql=point)
+    point = Interval(0.8, 0.8, 0.8, 5)
+    at = VerifiedPoint(label="a", time=Interval(-1.0, -1.0, -1.0, 5), mql=point)
     series = ConfirmedSeries(
         name="a", seen=[], default=None, found=[Found(at=at, seen=(-1.0, 0.8), confirmed=False)]
     )

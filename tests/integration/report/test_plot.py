@@ -192,6 +192,6 @@ def test_verified_configurations_stand_on_the_front_with_their_intervals(
     (point,) = series.verified
     assert point.label == "trial 1, 7 seeds"
     assert series.interval == "95 % intervals of 7 seeds"
-    assert point.time.middle == pytest.approx(3.3)
-    assert point.mql.middle == pytest.approx(1.03)
-    assert point.mql.low < point.mql.middle < point.mql.high
+    assert point.time.estimate == pytest.approx(3.3)
+    assert point.mql.estimate == pytest.approx(1.03)
+    assert point.mql.low < point.mql.estimate < point.mql.high

@@ -23,7 +23,7 @@ from tests.support.repeated_configurations import (
 )
 from tuner.config import StopReason
 from tuner.report.comparison_files import sections_of
-from tuner.report.figures.confirmed_series import confirmed_series, first_level
+from tuner.report.figures.confirmed_figure import confirmed_series, first_level
 from tuner.report.terminal.comparison import print_report
 from tuner.storage.records import TrialResult
 from tuner.study.archive import Archive, archive_of

@@ -13,7 +13,7 @@ from tests.support.drawn_verifications import drawn_result, missed, verify_all
 from tests.support.present import present
 from tests.support.recorded_studies import record_group
 from tuner.config import StopReason
-from tuner.report.figures.confirmed_series import confirmed_series
+from tuner.report.figures.confirmed_figure import confirmed_series
 from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.cli.options import as_typed, data_folder, storage_url
-from tuner.cli.verify import VerifyOptions
+from tuner.cli.verify import verify
 from tuner.errors import UsageError
 from tuner.launch.verification import SEEDS, TOP
 from tuner.settings import above_zero, duration_s, flags, size_bytes
@@ -233,7 +233,7 @@ def test_what_is_no_margin_is_refused(text: str) -> None:
 
 def test_the_help_of_verify_says_how_many_seeds_and_configurations_there_are() -> None:
     """Importing those numbers would cost every command a second."""
-    hints = get_type_hints(VerifyOptions, include_extras=True)
+    hints = get_type_hints(verify, include_extras=True)
     seeds, top = (get_args(hints[name])[1].help for name in ("seeds", "top"))
     assert f"({SEEDS}; of each round {VERIFIED_SEEDS}; with --confirm {CONFIRMING}; " in seeds
     assert f"with --ablate {ABLATING})" in seeds

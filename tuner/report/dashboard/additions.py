@@ -225,15 +225,10 @@ def _figures(
     history = study.attempts()
     figures = {
         "front": pareto_figure(
-            [front],
-            title="Front and default",
-            censored=results.censored,
-            clock=clock,
-            error=error,
+            [front], title="Front and default", censored=results.censored, clock=clock, error=error
         ),
         "curves": curves_figure(
-            learning_curves(results, study.curves, recommended=recommended),
-            title="Learning curves",
+            learning_curves(results, study.curves, recommended=recommended), title="Learning curves"
         ),
         "workers": table_figure(_worker_rows(workers), title="At work now")
         if workers

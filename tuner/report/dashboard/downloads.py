@@ -16,13 +16,12 @@ from optuna.artifacts.exceptions import ArtifactNotFound
 
 from tuner.display.text import in_csv
 from tuner.errors import StorageError
-from tuner.report.trial_detail import read_trial
+from tuner.report.trial_detail import ROW, read_trial
 from tuner.storage.optuna.private import trial_id_of
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord
 
 _NAMESPACE = uuid.UUID("7475-6e65-7220-6461-7368-626f-6172-6400".replace("-", ""))
-COLUMNS = ("trial", "repeat", "epoch", "train_loss", "val_loss", "learning_rate", "elapsed_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +141,9 @@ def _flat(record: TrialRecord) -> dict[str, Any]:
 def _curve_csv(opened: OpenStudy, number: int) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(COLUMNS)
+    writer.writerow(("trial", *ROW))
     writer.writerows(
-        (number, *(getattr(row, key) for key in COLUMNS[1:]))
-        for row in opened.epochs.of_trial(number)
+        (number, *(getattr(row, key) for key in ROW)) for row in opened.epochs.of_trial(number)
     )
     return text.getvalue()
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, NoReturn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -44,6 +43,13 @@ if TYPE_CHECKING:
 AddedAttributes = Callable[[int], Mapping[str, Any]]
 """What is added to the system attributes of the study with that number."""
 _OURS = ("dashboard:", "artifacts:", "study:metric_names")
+
+
+def _refused(*_given: object, **_named: object) -> NoReturn:
+    raise StorageError("this dashboard is read-only")
+
+
+_refuse: Any = _refused  # whatever a method of the base class takes
 
 
 class ShownStorage(BaseStorage):
@@ -110,53 +116,11 @@ class ShownStorage(BaseStorage):
 
     # -- writing, refused --------------------------------------------------------------------------
 
-    def create_new_study(
-        self, directions: Sequence[StudyDirection], study_name: str | None = None
-    ) -> NoReturn:
-        _refuse(directions, study_name)
-
-    def delete_study(self, study_id: int) -> NoReturn:
-        _refuse(study_id)
-
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> NoReturn:
-        _refuse(study_id, key, value)
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> NoReturn:
-        _refuse(study_id, key, value)
-
-    def create_new_trial(
-        self, study_id: int, template_trial: FrozenTrial | None = None
-    ) -> NoReturn:
-        _refuse(study_id, template_trial)
-
-    def set_trial_param(
-        self,
-        trial_id: int,
-        param_name: str,
-        param_value_internal: float,
-        distribution: BaseDistribution,
-    ) -> NoReturn:
-        _refuse(trial_id, param_name, param_value_internal, distribution)
-
-    def set_trial_state_values(
-        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
-    ) -> NoReturn:
-        _refuse(trial_id, state, values)
-
-    def set_trial_intermediate_value(
-        self, trial_id: int, step: int, intermediate_value: float
-    ) -> NoReturn:
-        _refuse(trial_id, step, intermediate_value)
-
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> NoReturn:
-        _refuse(trial_id, key, value)
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> NoReturn:
-        _refuse(trial_id, key, value)
-
-
-def _refuse(*_unused: object) -> NoReturn:
-    raise StorageError("this dashboard is read-only")
+    create_new_study = delete_study = create_new_trial = _refuse
+    set_study_user_attr = set_study_system_attr = set_trial_user_attr = set_trial_system_attr = (
+        _refuse
+    )
+    set_trial_param = set_trial_state_values = set_trial_intermediate_value = _refuse
 
 
 class _Extended(Mapping[str, Any]):

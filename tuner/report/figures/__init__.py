@@ -12,10 +12,9 @@ from tuner.report.figures.curves import (
     hypervolume_figure,
     throughput_figure,
 )
-from tuner.report.figures.draw import KINDS, draw
+from tuner.report.figures.draw import KINDS, draw, importances_figure
 from tuner.report.figures.fan import Fan, fan_figure
-from tuner.report.figures.front import FrontSeries, Interval, VerifiedPoint, pareto_figure
-from tuner.report.figures.importances import importances_figure
+from tuner.report.figures.front import FrontSeries, VerifiedPoint, pareto_figure
 from tuner.report.figures.save import save
 from tuner.report.figures.series import (
     common_reference,
@@ -30,6 +29,7 @@ from tuner.report.figures.series import (
 from tuner.report.figures.style import COLOURS
 from tuner.report.figures.timeline import Span, table_figure, timeline_figure
 from tuner.report.figures.trade import TradeSeries, trade_figure
+from tuner.verdict.stats.intervals import Interval
 
 __all__ = [
     "COLOURS",

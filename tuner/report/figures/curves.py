@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -48,9 +48,9 @@ def curves_figure(
     the loss is on a logarithmic axis.
     """
     figure = new_figure()
-    faint = [curve for curve in curves if not curve.emphasis]
+    faint = [(_x(curve, over), curve.losses) for curve in curves if not curve.emphasis]
     if faint:
-        _faint(figure, faint, over=over)
+        _faint(figure, faint, "other trials")
     for index, curve in enumerate(each for each in curves if each.emphasis):
         style = style_of(index)
         kept = thinned(len(curve.losses))
@@ -92,21 +92,23 @@ def _losses(curves: Sequence[Curve]) -> list[float]:
     ]
 
 
-def _faint(figure: go.Figure, curves: Sequence[Curve], *, over: Literal["epochs", "time"]) -> None:
+def _faint(
+    figure: go.Figure, lines: Iterable[tuple[Sequence[float], Sequence[float | None]]], name: str
+) -> None:
     """All of them as one trace with gaps: hundreds of traces make a browser slow."""
     x: list[float | None] = []
     y: list[float | None] = []
-    for curve in curves:
-        kept = thinned(len(curve.losses))
-        x += [*(_x(curve, over)[i] for i in kept), None]
-        y += [*(curve.losses[i] for i in kept), None]
+    for across, up in lines:
+        kept = thinned(len(up))
+        x += [*(across[i] for i in kept), None]
+        y += [*(up[i] for i in kept), None]
     figure.add_scatter(
         x=x,
         y=y,
         mode="lines",
         line={"color": GREY, "width": 1},
         opacity=0.45,
-        name="other trials",
+        name=name,
         hoverinfo="skip",
     )
 
@@ -147,7 +149,8 @@ def throughput_figure(paces: Sequence[Pace], *, title: str = "") -> go.Figure:
     figure = new_figure()
     steady = [pace for pace in paces if not pace.slowed]
     for name in dict.fromkeys(pace.label for pace in steady):
-        _faint_paces(figure, name, [pace for pace in steady if pace.label == name])
+        alike = [(pace.epochs, pace.throughput) for pace in steady if pace.label == name]
+        _faint(figure, alike, label(name))
     slowed = [pace for pace in paces if pace.slowed]
     for index, pace in enumerate(slowed):
         style, kept = style_of(index), thinned(len(pace.epochs))
@@ -169,25 +172,6 @@ def throughput_figure(paces: Sequence[Pace], *, title: str = "") -> go.Figure:
     if highest:  # a single quick epoch is not to press all others down
         figure.update_yaxes(range=[0, 1.15 * max(1.0, highest[int(0.98 * (len(highest) - 1))])])
     return figure
-
-
-def _faint_paces(figure: go.Figure, name: str, paces: Sequence[Pace]) -> None:
-    """All of them as one trace with gaps."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for pace in paces:
-        kept = thinned(len(pace.epochs))
-        x += [*(pace.epochs[i] for i in kept), None]
-        y += [*(pace.throughput[i] for i in kept), None]
-    figure.add_scatter(
-        x=x,
-        y=y,
-        mode="lines",
-        line={"color": GREY, "width": 1},
-        opacity=0.45,
-        name=label(name),
-        hoverinfo="skip",
-    )
 
 
 # How the front grows: its hypervolume after each finished trial, or over the time the search

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from tuner.errors import UsageError
 from tuner.report.alarms import alarms_of_ended
-from tuner.report.figures.confirmed_figure import confirmed_figure
-from tuner.report.figures.confirmed_series import confirmed_series, devices_of, first_level
-from tuner.report.figures.curves import (
-    Curve,
-    VolumeSeries,
-    curves_figure,
-    hypervolume_figure,
-    throughput_figure,
+from tuner.report.figures.confirmed_figure import (
+    confirmed_figure,
+    confirmed_series,
+    devices_of,
+    first_level,
 )
+from tuner.report.figures.curves import Curve, curves_figure, hypervolume_figure, throughput_figure
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import (
     common_reference,
@@ -26,6 +25,7 @@ from tuner.report.figures.series import (
     trade_series,
     volume_series,
 )
+from tuner.report.figures.style import finish, label, new_figure, say_nothing_yet, style_of
 from tuner.report.figures.timeline import timeline_figure
 from tuner.report.figures.trade import trade_figure
 from tuner.spec.objectives import axis_title
@@ -37,6 +37,7 @@ from tuner.verdict.verified import verified_in
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
 
 Studies = Sequence[StudySnapshot]
 
@@ -101,25 +102,14 @@ def _confirmed(studies: Studies, title: str) -> go.Figure:
     )
 
 
-def _hypervolume(studies: Studies, title: str) -> go.Figure:
-    return hypervolume_figure(_volumes(studies), over="trials", title=title)
-
-
-def _hypervolume_over_time(studies: Studies, title: str) -> go.Figure:
-    return hypervolume_figure(_volumes(studies), over="time", title=title)
-
-
-def _volumes(studies: Studies) -> list[VolumeSeries]:
+def _hypervolume(studies: Studies, title: str, over: Literal["trials", "time"]) -> go.Figure:
     reference = common_reference(study.results for study in studies)
-    return [volume_series(study.results, study.name, reference) for study in studies]
+    volumes = [volume_series(study.results, study.name, reference) for study in studies]
+    return hypervolume_figure(volumes, over=over, title=title)
 
 
-def _curves(studies: Studies, title: str) -> go.Figure:
-    return curves_figure(_all_curves(studies), over="epochs", title=title)
-
-
-def _curves_over_time(studies: Studies, title: str) -> go.Figure:
-    return curves_figure(_all_curves(studies), over="time", title=title)
+def _curves(studies: Studies, title: str, over: Literal["epochs", "time"]) -> go.Figure:
+    return curves_figure(_all_curves(studies), over=over, title=title)
 
 
 def _all_curves(studies: Studies) -> list[Curve]:
@@ -170,11 +160,55 @@ OF_ONE_JOB = ("front", "confirmed", "hypervolume", "hypervolume-time")
 KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "front": _front,
     "confirmed": _confirmed,
-    "hypervolume": _hypervolume,
-    "hypervolume-time": _hypervolume_over_time,
-    "curves": _curves,
-    "curves-time": _curves_over_time,
+    "hypervolume": partial(_hypervolume, over="trials"),
+    "hypervolume-time": partial(_hypervolume, over="time"),
+    "curves": partial(_curves, over="epochs"),
+    "curves-time": partial(_curves, over="time"),
     "trade": _trade,
     "throughput": _throughput,
     "timeline": _timeline,
 }
+
+
+# Which hyperparameter matters for which objective.
+
+
+PATTERNS = ("", "/", ".", "x", "-", "|")
+
+
+def importances_figure(
+    importances: Mapping[str, Mapping[str, float]], *, title: str = ""
+) -> go.Figure:
+    """Shares of each objective's variation by hyperparameter: `{objective: {hyperparameter: share
+    from 0 to 1}}`.
+
+    The hyperparameter with the largest share of any objective stands at the top.
+    """
+    figure = new_figure()
+    names = {name for shares in importances.values() for name in shares}
+    largest = {
+        name: max(shares.get(name, 0.0) for shares in importances.values()) for name in names
+    }
+    order = sorted(names, key=lambda name: (largest[name], name))
+    for index, (objective, shares) in enumerate(importances.items()):
+        style = style_of(index)
+        values = [shares.get(name) for name in order]  # None where a study has no such one
+        figure.add_bar(
+            x=values,
+            y=[label(name) for name in order],
+            orientation="h",
+            name=label(objective),
+            text=["" if value is None else f"{value:.0%}" for value in values],
+            textposition="outside",
+            cliponaxis=False,
+            marker={
+                "color": style.colour,
+                "pattern": {"shape": PATTERNS[index % len(PATTERNS)], "fgcolor": "white"},
+            },
+            hovertemplate="%{y}<br>%{x:.1%}<extra>%{fullData.name}</extra>",
+        )
+    if not order:
+        say_nothing_yet(figure, "too few finished trials")
+    finish(figure, title=title, x="share of the objective's variation", y="", barmode="group")
+    figure.update_xaxes(tickformat=".0%", rangemode="tozero")
+    return figure

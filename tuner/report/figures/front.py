@@ -22,6 +22,7 @@ from tuner.report.figures.style import (
     style_of,
 )
 from tuner.study.baselines import in_words
+from tuner.verdict.stats.intervals import Interval
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -54,15 +55,6 @@ def draw_baselines(figure: go.Figure, baselines: Sequence[Mapping[str, float]]) 
         )
     if above:
         note_in_corner(figure, f"without a network, above: {', '.join(above)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A figure that was measured on several seeds: its middle, and the ends of its interval."""
-
-    middle: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,8 +270,8 @@ def draw_verified(
     `filled` ones, called `name` in the legend.
     """
     figure.add_scatter(
-        x=[point.time.middle for point in points],
-        y=[point.mql.middle for point in points],
+        x=[point.time.estimate for point in points],
+        y=[point.mql.estimate for point in points],
         error_x=bars([point.time for point in points], style),
         error_y=bars([point.mql for point in points], style),
         text=[label(point.label) for point in points],
@@ -301,8 +293,8 @@ def bars(intervals: Sequence[Interval], style: Style) -> dict[str, Any]:
     return {
         "type": "data",
         "symmetric": False,
-        "array": [each.high - each.middle for each in intervals],
-        "arrayminus": [each.middle - each.low for each in intervals],
+        "array": [each.high - each.estimate for each in intervals],
+        "arrayminus": [each.estimate - each.low for each in intervals],
         "color": style.colour,
         "thickness": 1.8,
         "width": 5,

@@ -14,7 +14,6 @@ from tuner.display.text import in_html, shown_value
 from tuner.pareto import hypervolume_trace, knee_index, reference_point
 from tuner.report.figures.curves import Curve, Pace, VolumeSeries
 from tuner.report.figures.front import FrontSeries, VerifiedPoint
-from tuner.report.figures.front import Interval as Bar
 from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
 from tuner.storage.queue.epochs import EpochRow
@@ -84,9 +83,7 @@ def _point(each: Verified) -> VerifiedPoint | None:
     if seconds is None or mql is None:
         return None
     return VerifiedPoint(
-        label=f"trial {each.trial_number}, {len(each.runs)} seeds",
-        time=Bar(middle=seconds.estimate, low=seconds.low, high=seconds.high),
-        mql=Bar(middle=mql.estimate, low=mql.low, high=mql.high),
+        label=f"trial {each.trial_number}, {len(each.runs)} seeds", time=seconds, mql=mql
     )
 
 
@@ -194,11 +191,7 @@ def learning_curves(
 
 
 def paces(
-    results: StudyResults,
-    curves: Curves,
-    *,
-    slowed: Collection[int] = (),
-    prefix: str = "",
+    results: StudyResults, curves: Curves, *, slowed: Collection[int] = (), prefix: str = ""
 ) -> list[Pace]:
     """The throughput of the latest trials, those at work among them, and of those that `slowed`."""
     marked = sorted(slowed)[-EMPHASISED:]
@@ -219,9 +212,7 @@ def paces(
     return found
 
 
-def _slowest_seed(
-    rows: Sequence[EpochRow],
-) -> tuple[Throughput, tuple[float, float] | None]:
+def _slowest_seed(rows: Sequence[EpochRow]) -> tuple[Throughput, tuple[float, float] | None]:
     """Of a trial's seeds that whose throughput fell most, and its seconds an epoch at both ends."""
     seeds = sorted({row.repeat for row in rows})
     found = [throughput_of([row for row in rows if row.repeat == seed]) for seed in seeds]

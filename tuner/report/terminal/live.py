@@ -83,7 +83,7 @@ def picture(looks: Sequence[Look], console: Console, *, footer: str = "") -> Ren
     others = sum(
         5
         + min(len(look.workers), WORKER_ROWS)
-        + min(_failed(look), FAILURE_ROWS)
+        + min(look.results.of_state(TrialState.FAIL), FAILURE_ROWS)
         + len(in_lines(look.alarms))
         for look in looks
     )
@@ -158,14 +158,11 @@ def _front(look: Look, *, wide: bool, rows: int) -> Iterator[RenderableType]:
         yield line("; ".join(notes), style="dim")
 
 
-def _epochs(record: TrialRecord) -> str:
-    return "" if record.recorded.epochs is None else str(record.recorded.epochs)
-
-
 def _row(record: TrialRecord, *, wide: bool) -> str:
     assert record.values is not None, "only complete trials are on a front"
     seconds, error = record.values
-    words = f"{record.number:>6} {seconds:>9.3f} {error:>9.4f} {_epochs(record):>7}"
+    epochs = "" if record.recorded.epochs is None else record.recorded.epochs
+    words = f"{record.number:>6} {seconds:>9.3f} {error:>9.4f} {epochs:>7}"
     if wide:
         p, rate = record.params, record.params.get("learning_rate")
         shown = "-" if rate is None else f"{rate:.2e}"
@@ -237,10 +234,6 @@ def _failures(look: Look) -> Iterator[RenderableType]:
         yield line(
             f"{len(failed) - FAILURE_ROWS} earlier ones; see: tuner trial NUMBER", style="dim"
         )
-
-
-def _failed(look: Look) -> int:
-    return look.results.of_state(TrialState.FAIL)
 
 
 def _last_line(looks: Iterable[Look], footer: str) -> str:

@@ -86,6 +86,7 @@ def busy_in_words(recorded: Recorded) -> str:
 
 
 Rows = Iterator[tuple[str, str]]
+STYLES = {"FAIL": "red", "COMPLETE": "green", "PRUNED": "yellow"}
 WHOLE_S = 10
 """Attempts that lasted longer are told in whole seconds."""
 
@@ -94,20 +95,13 @@ def print_trial(detail: TrialDetail) -> None:
     """Print all that is known of a trial, in sections, as wide as the terminal is."""
     console = make_console()
     front = "its configuration on the front" if detail.configuration else "on the front"
-    marks = [
-        name
-        for name, holds in (
-            ("default hyperparameters", detail.record.is_default),
-            (front, detail.on_front),
-        )
-        if holds
-    ]
+    marks = ["default hyperparameters"] * detail.record.is_default + [front] * detail.on_front
     head = (f"{detail.study}, trial {detail.record.number}", "bold")
     console.print(line(head, f" ({', '.join(marks)})" if marks else ""), soft_wrap=True)
-    console.print(detail.outcome, style=_style(detail))
+    console.print(detail.outcome, style=STYLES.get(detail.record.state.name, ""))
     sections = (
         ("Values", _values(detail)),
-        ("Hyperparameters", _params(detail)),
+        ("Hyperparameters", ((k, shown_value(v)) for k, v in detail.record.params.items())),
         ("Training", _training(detail, plain=console.options.ascii_only)),
         ("Device", _device(detail)),
         ("Attempts", _attempts(detail)),
@@ -123,12 +117,6 @@ def print_trial(detail: TrialDetail) -> None:
         if table.row_count:
             console.print(title, style="bold")
             console.print(table)
-
-
-def _style(detail: TrialDetail) -> str:
-    return {"FAIL": "red", "COMPLETE": "green", "PRUNED": "yellow"}.get(
-        detail.record.state.name, ""
-    )
 
 
 def _values(detail: TrialDetail) -> Rows:
@@ -164,36 +152,20 @@ def _values(detail: TrialDetail) -> Rows:
         yield f"test_block_mql/{block}", _number(score)
 
 
-def _params(detail: TrialDetail) -> Rows:
-    for key, value in detail.record.params.items():
-        yield key, shown_value(value)
-
-
 def _training(detail: TrialDetail, *, plain: bool) -> Rows:
     recorded = detail.record.recorded
     if recorded.epochs is not None:
-        yield (
-            "epochs",
-            (
-                f"{recorded.epochs} of {_s(recorded.s_per_epoch)} each, the best was "
-                f"{'-' if recorded.best_epoch is None else recorded.best_epoch}"
-            ),
-        )
+        best = "-" if recorded.best_epoch is None else recorded.best_epoch
+        each = f"{recorded.epochs} of {_s(recorded.s_per_epoch)} each"
+        yield "epochs", f"{each}, the best was {best}"
     if detail.curve and detail.best is not None:
         last_seed = max(row.repeat for row in detail.validated)
         rows = [row for row in detail.validated if row.repeat == last_seed]
         line = sparkline([row.val_loss for row in rows], width=SPARK_WIDTH, plain=plain)
-        yield (
-            "validation loss",
-            f"{line} {_number(rows[0].val_loss)} to {_number(rows[-1].val_loss)}",
-        )
-        yield (
-            "lowest",
-            (
-                f"{_number(detail.best.val_loss)} in epoch {detail.best.epoch} "
-                f"({_s(detail.best.elapsed_s)})"
-            ),
-        )
+        first, last = (_number(row.val_loss) for row in (rows[0], rows[-1]))
+        yield "validation loss", f"{line} {first} to {last}"
+        best_at = f"epoch {detail.best.epoch} ({_s(detail.best.elapsed_s)})"
+        yield "lowest", f"{_number(detail.best.val_loss)} in {best_at}"
     if recorded.total_s is not None:
         parts = f"{_s(recorded.total_s)} in all, {_s(recorded.setup_s)} of it setup"
         if recorded.suggest_s is not None:
@@ -204,13 +176,8 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
     yield from throughput_rows(detail, plain=plain)
     yield from _backend(recorded)
     if recorded.n_parameters is not None:
-        yield (
-            "network",
-            (
-                f"{recorded.n_parameters:,} parameters, "
-                f"{_bytes(recorded.peak_memory_bytes)} at the peak"
-            ),
-        )
+        peak = f"{_bytes(recorded.peak_memory_bytes)} at the peak"
+        yield "network", f"{recorded.n_parameters:,} parameters, {peak}"
     if recorded.seed is not None:
         yield "seed", str(recorded.seed)
 
@@ -219,10 +186,8 @@ def _device(detail: TrialDetail) -> Rows:
     recorded = detail.record.recorded
     if recorded.device:
         named = recorded.device_label or "-"
-        yield (
-            "device",
-            named if named.startswith(recorded.device) else f"{named}, {recorded.device}",
-        )
+        more = "" if named.startswith(recorded.device) else f", {recorded.device}"
+        yield "device", named + more
     if recorded.device_uuid:
         yield "uuid", recorded.device_uuid
     if recorded.host:
@@ -232,11 +197,10 @@ def _device(detail: TrialDetail) -> Rows:
     if recorded.clock not in (None, ClockLabel.TUNER):
         yield "clock", str(recorded.clock)
     if recorded.contaminated is not None:
-        alone = "alone on its device while the clock ran" + _as_far_as_seen(recorded)
-        yield (
-            "timing",
-            f"contaminated: {recorded.contamination or '-'}" if recorded.contaminated else alone,
-        )
+        said = "alone on its device while the clock ran" + _as_far_as_seen(recorded)
+        if recorded.contaminated:
+            said = f"contaminated: {recorded.contamination or '-'}"
+        yield "timing", said
 
 
 def _as_far_as_seen(recorded: Recorded) -> str:
@@ -249,18 +213,13 @@ def _as_far_as_seen(recorded: Recorded) -> str:
 def _attempts(detail: TrialDetail) -> Rows:
     for number, each in enumerate(detail.history, start=1):
         words = {"returned": "handed back", "lost": "worker lost"}.get(each.state, each.state)
-        words += (
-            ", its result came too late to count"
-            if each.state == "lost" and each.stopped_by
-            else ""
-        )
-        took = each.ended - each.began
-        lasted = (
-            f", {took:.{0 if took > WHOLE_S else 1}f} s"
-            if each.state in ("finished", "running")
-            else ""
-        )
-        yield str(number), f"{words}, {each.worker}, from {utc(each.began)}{lasted}"
+        if each.state == "lost" and each.stopped_by:
+            words += ", its result came too late to count"
+        words += f", {each.worker}, from {utc(each.began)}"
+        if each.state in ("finished", "running"):
+            took = each.ended - each.began
+            words += f", {took:.{0 if took > WHOLE_S else 1}f} s"
+        yield str(number), words
 
 
 def _origin(detail: TrialDetail) -> Rows:

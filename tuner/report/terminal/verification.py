@@ -28,13 +28,20 @@ from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
-from tuner.verdict.beside_search import mql_of_search, split_shown, verified_as_dict
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmed_words import about_test_split, confirmed_lines, confirmed_sentence
 from tuner.verdict.lacking import lacking_of
 from tuner.verdict.picks import picks_judged
 from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.verified import Verified, progress, read_verified, verifications_of
+from tuner.verdict.verified import (
+    Verified,
+    mql_of_search,
+    progress,
+    read_verified,
+    split_shown,
+    verifications_of,
+    verified_as_dict,
+)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.ranges import ChoiceRange, ChoiceValue, is_number
+from tuner.spec.ranges import ChoiceValue
 from tuner.spec.retune import Registered
 from tuner.spec.space import SearchSpace
 from tuner.storage.code_texts import MOST_BYTES
@@ -343,14 +343,7 @@ def _outside(space: SearchSpace, params: Mapping[str, Value], *, whole: bool) ->
     for name, value in params.items():
         if name not in space.ranges:
             return f"{name!r} is no hyperparameter of the study"
-        r = space.ranges[name]
-        if isinstance(r, ChoiceRange):
-            wrong = r.outside(value) is not None
-        else:
-            low, high = r.bounds()
-            span = low * (1 - ROUNDING), high * (1 + ROUNDING)
-            wrong = not (is_number(value) and min(span) <= value <= max(span))
-        if wrong:
+        if not space.ranges[name].possible(value, ROUNDING):
             return f"{name} = {excerpt(str(value))} is outside of the study's space"
     if whole and not space.whole(params):
         missing = sorted(space.there(params).keys() - params.keys())

@@ -13,7 +13,7 @@ from typing import Any
 
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.stats.intervals import Interval, in_json
 from tuner.verdict.stats.searches import LEAST_DRAWS, chance_at_least, next_draw
 
 
@@ -64,9 +64,7 @@ class AnotherSearch:
         expected, mql = self.expected, self.expected_mql
         held, pairs = self.held
         return {
-            "group": self.group,
-            "searches": self.searches,
-            "confirmed": self.confirmed,
+            **in_json(self, "group", "searches", "confirmed"),
             "without_confirmation": self.without,
             "time_ratios": [each.as_estimate() for each in self.ratios],
             "chance_at_least": self.chance,
@@ -78,9 +76,7 @@ class AnotherSearch:
         }
 
 
-def another_search_of(
-    groups: Mapping[str, Sequence[StudySnapshot]],
-) -> tuple[AnotherSearch, ...]:
+def another_search_of(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[AnotherSearch, ...]:
     """Of each group of enough searches of which one has a whole confirmation, all by one margin."""
     found = []
     for group, studies in groups.items():

@@ -12,8 +12,16 @@ from typing import Any
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import DEFAULT, labels
 from tuner.verdict.early_looks import compare_at
-from tuner.verdict.questions import BETWEEN, questions, sample_name
-from tuner.verdict.stats.effects import MQL, SECONDS, Comparison, Effect, Question
+from tuner.verdict.stats.effects import (
+    BETWEEN,
+    MQL,
+    SECONDS,
+    Comparison,
+    Effect,
+    Question,
+    questions,
+    sample_name,
+)
 from tuner.verdict.stats.intervals import finite
 from tuner.verdict.stats.pairs import POWER
 from tuner.verdict.verified import Verified
@@ -109,11 +117,8 @@ def _qualified(effect: Effect) -> str:
         return f", no verdict ({effect.why_not})"
     if effect.claimed:
         return ", yet surely close" if effect.within_margin else ""
-    return f", {_undecided(effect)}"
-
-
-def _undecided(effect: Effect) -> str:
-    return "not distinguishable and surely close" if effect.within_margin else "not distinguishable"
+    close = " and surely close" if effect.within_margin else ""
+    return f", not distinguishable{close}"
 
 
 KNEES = (

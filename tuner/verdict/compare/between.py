@@ -17,7 +17,7 @@ import numpy as np
 from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import Groups, RegisteredLevel, SearchTime
-from tuner.verdict.stats.intervals import finite
+from tuner.verdict.stats.intervals import finite, in_json
 from tuner.verdict.stats.searches import (
     NOT_REACHED,
     Between,
@@ -54,19 +54,13 @@ class Standing:
     def as_dict(self) -> dict[str, Any]:
         found = self.found
         return {
-            "a": self.a,
-            "b": self.b,
+            **in_json(self, "a", "b", "sentence", "claimed"),
             "test_mql_at_most": self.level.mql,
-            "sentence": self.sentence,
-            "claimed": self.claimed,
             "no_claim_because": self.why_not or None,
-            "searches": list(found.searches) if found else None,
-            "reached": list(found.reached) if found else None,
+            **in_json(found, "searches", "reached", "p", "level"),
             "ratio": found and finite(found.ratio),
             "low": found and finite(found.low),
             "high": found and finite(found.high),
-            "p": found and found.p,
-            "level": found and found.level,
         }
 
 
@@ -165,7 +159,11 @@ def _why_not(
         return f"times were measured on {on}", "other devices"
     if len(clocks) > 1:
         return f"times are {' and '.join(sorted(clocks))}", "other clocks"
-    warm = [each.name for each in studies if _began_warm(each)]
+    warm = [
+        each.name
+        for each in studies
+        if any(r.recorded.warm_start is not None for r in each.results.records)
+    ]
     if 0 < len(warm) < len(studies):
         return (
             f"searches began with what other studies had found, and not all: {', '.join(warm)}",
@@ -176,11 +174,6 @@ def _why_not(
         what = ", ".join(open_) or "the level"
         return f"not confirmed: {what}; tuner verify --confirm does it", "not confirmed"
     return "", ""
-
-
-def _began_warm(study: StudySnapshot) -> bool:
-    """Whether it tried configurations of another study's front (`--warm-start`)."""
-    return any(each.recorded.warm_start is not None for each in study.results.records)
 
 
 def _too_few(found: Between, comparisons: int, spread: float | None) -> str:

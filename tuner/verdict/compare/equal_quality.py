@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.stats.effects import Sample
-from tuner.verdict.stats.intervals import CONFIDENCE, Interval, percentile_interval, resampled_runs
+from tuner.verdict.stats.intervals import (
+    CONFIDENCE,
+    Interval,
+    in_json,
+    percentile_interval,
+    resampled_runs,
+)
 from tuner.verdict.verified import Verified, verified_in
 
 _RESAMPLES = 999
@@ -43,13 +49,8 @@ class Fastest:
     ratio: Interval | None
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "study": self.study,
-            "variant": self.variant,
-            "trial": self.trial,
-            "seconds": self.seconds.as_dict(),
-            "ratio": self.ratio.as_estimate() if self.ratio else None,
-        }
+        plain = in_json(self, "study", "variant", "trial", "ratio")
+        return plain | {"seconds": self.seconds.as_dict()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

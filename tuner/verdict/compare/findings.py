@@ -28,10 +28,11 @@ from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.confirmed_words import about_test_split, confirmed_sentence
 from tuner.verdict.picks import picks_of
-from tuner.verdict.questions import BETWEEN, WITHIN, sample_name
+from tuner.verdict.stats.effects import BETWEEN, WITHIN, sample_name
 from tuner.verdict.stats.intervals import (
     LEAST_RUNS,
     Interval,
+    in_json,
     percentile_interval,
     resampled_medians,
 )
@@ -96,20 +97,8 @@ class Volume:
     """Of so many timings of the search's trials, where it is of these."""
 
     def as_dict(self) -> dict[str, Any]:
-        plain = {
-            "study": self.study,
-            "variant": self.variant,
-            "verified": self.verified,
-            "value": self.value,
-            "mql_is": self.mql_is,
-            "contaminated": self.contaminated,
-        }
-        ends = (
-            {"low": self.interval.low, "high": self.interval.high}
-            if self.interval
-            else {"low": None, "high": None}
-        )
-        return plain | ends
+        plain = in_json(self, "study", "variant", "verified", "value", "mql_is", "contaminated")
+        return plain | in_json(self.interval, "low", "high")
 
 
 def volumes_of(studies: Sequence[StudySnapshot]) -> tuple[list[Volume], Point | None]:
@@ -253,29 +242,19 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of `tuner compare --json`."""
+        groups = names_by_group(self.studies).items()
+        plain = in_json(self, "task", "pick", "rows", "reference", "confirmed", "another_search")
+        said = ("without_network", "notes", "resolution", "intervals", "fairness", "missing")
         return {
-            "task": self.task,
-            "pick": self.pick,
-            "groups": [
-                {"name": name, "studies": names}
-                for name, names in names_by_group(self.studies).items()
-            ],
-            "rows": [row.as_dict() for row in self.rows],
+            **plain,
+            "groups": [{"name": name, "studies": names} for name, names in groups],
             "comparisons": [answer.as_dict() for answer in self.answers],
             "hypervolume": [volume.as_dict() for volume in self.volumes],
-            "reference": self.reference,
             "time_at_equal_quality": [level.as_dict() for level in self.levels],
             "registered_levels": [level.as_dict() for level in self.registered],
             "between_variants": [each.as_dict() for each in self.between],
-            "confirmed": [each.as_dict() for each in self.confirmed],
-            "another_search": [each.as_dict() for each in self.another_search],
             "ablations": {each.study: each.as_dict() for each in self.ablations},
-            "without_network": list(self.without_network),
-            "notes": list(self.notes),
-            "resolution": self.resolution,
-            "intervals": self.intervals,
-            "fairness": list(self.fairness),
-            "missing": list(self.missing),
+            **in_json(self, *said),
         }
 
 

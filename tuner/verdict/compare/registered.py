@@ -21,7 +21,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.recommendation import first_within, model_of, recommend_at
-from tuner.verdict.stats.intervals import LEAST_RUNS
+from tuner.verdict.stats.intervals import LEAST_RUNS, in_json
 from tuner.verdict.verified import Verified, as_configurations, verified_in
 
 TEST = "test"
@@ -47,11 +47,8 @@ class SearchTime:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "study": self.study,
+            **in_json(self, "study", "trial", "how", "confirmed"),
             "wall_clock_s": self.seconds,
-            "trial": self.trial,
-            "how": self.how,
-            "confirmed": self.confirmed,
             "unknown_because": self.why_unknown or None,
         }
 
@@ -87,11 +84,7 @@ class RegisteredLevel:
             "of": self.group,
             "test_mql_at_most": self.mql,
             "default_test_mql": self.default_mql,
-            "margin": self.margin,
-            "runs": self.runs,
-            "confirmed": self.confirmed,
-            "last_block": self.last_block,
-            "cut_off": self.cut_off,
+            **in_json(self, "margin", "runs", "confirmed", "last_block", "cut_off"),
             "searches": {
                 group: [each.as_dict() for each in times] for group, times in self.searches.items()
             },

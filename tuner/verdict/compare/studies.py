@@ -8,13 +8,7 @@ from collections.abc import Sequence
 
 from tuner.errors import UsageError
 from tuner.study.group import searches_of
-from tuner.study.named import (
-    PREFIX,
-    names_meant,
-    opened_if_needed,
-    says_which,
-    snapshot_named,
-)
+from tuner.study.named import PREFIX, names_meant, opened_if_needed, says_which, snapshot_named
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.verification_plan import study_names
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,6 +53,19 @@ class Interval:
         ratios and differences.
         """
         return {"estimate": self.estimate, "low": self.low, "high": self.high}
+
+
+def in_json(record: object, *names: str) -> dict[str, Any]:
+    """Fields of a record as JSON has them, by their names; of no record each is None."""
+    return {name: _plain(getattr(record, name, None)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Interval):
+        return value.as_estimate()
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return value.as_dict() if hasattr(value, "as_dict") else value
 
 
 def median_interval(values: ArrayLike) -> Interval | None:

@@ -215,10 +215,7 @@ class _Design:
 
 
 def judge(
-    samples: Iterable[Sample],
-    questions: Sequence[Question],
-    *,
-    margin: float = MARGIN,
+    samples: Iterable[Sample], questions: Sequence[Question], *, margin: float = MARGIN
 ) -> tuple[Comparison, ...]:
     """Answer `questions` about `samples` that were verified with as many seeds as planned: the
     exact permutation test.

@@ -13,7 +13,7 @@ from tuner.study.group import grouped
 from tuner.study.open import open_study
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import labels, read_studies
-from tuner.verdict.questions import BETWEEN
+from tuner.verdict.stats.effects import BETWEEN
 from tuner.verdict.verification_plan import plan_verification
 
 

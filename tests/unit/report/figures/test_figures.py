@@ -18,8 +18,8 @@ from tuner.report.figures.curves import (
     hypervolume_figure,
     throughput_figure,
 )
+from tuner.report.figures.draw import importances_figure
 from tuner.report.figures.front import FrontSeries, pareto_figure
-from tuner.report.figures.importances import importances_figure
 from tuner.report.figures.save import save
 from tuner.report.figures.style import COLOURS
 from tuner.report.figures.timeline import Span, table_figure, timeline_figure

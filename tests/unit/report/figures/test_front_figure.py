@@ -6,9 +6,10 @@ import pytest
 
 from tests.support.figure_parts import LABELS, POINTS, traces
 from tuner.report.figures.curves import VolumeSeries, hypervolume_figure
-from tuner.report.figures.front import FrontSeries, Interval, VerifiedPoint, pareto_figure
+from tuner.report.figures.front import FrontSeries, VerifiedPoint, pareto_figure
 from tuner.report.figures.style import round_numbers
 from tuner.report.figures.trade import TradeSeries, trade_figure
+from tuner.verdict.stats.intervals import Interval
 
 
 def test_the_front_leaves_out_what_another_beats_and_marks_the_default() -> None:
@@ -32,8 +33,8 @@ def test_a_default_that_a_limit_cut_is_marked_as_such() -> None:
 def test_verified_points_have_bars_from_the_low_to_the_high_end_of_both_intervals() -> None:
     point = VerifiedPoint(
         label="trial 2",
-        time=Interval(middle=2.0, low=1.5, high=3.0),
-        mql=Interval(middle=1.0, low=0.9, high=1.05),
+        time=Interval(2.0, 1.5, 3.0, 5),
+        mql=Interval(1.0, 0.9, 1.05, 5),
     )
     series = FrontSeries(
         name="a",
@@ -59,9 +60,7 @@ def test_overlaid_variants_differ_in_more_than_their_colour() -> None:
 
 
 def test_of_many_variants_the_legend_names_each_once_and_explains_the_marks() -> None:
-    point = VerifiedPoint(
-        label="t", time=Interval(middle=2, low=1, high=3), mql=Interval(middle=1, low=0.9, high=1.1)
-    )
+    point = VerifiedPoint(label="t", time=Interval(2, 1, 3, 5), mql=Interval(1, 0.9, 1.1, 5))
     many = [
         FrontSeries(
             name=name,

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from tests.support.present import present
-from tuner.verdict.stats.contrasts import Change, contrast, mean_of
+from tuner.verdict.compare.steps import Change, contrast, mean_of
 
 
 def factor(after: Sequence[float], before: Sequence[float], **more: bool) -> Change:

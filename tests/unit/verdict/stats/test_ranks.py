@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tuner.verdict.stats.ranks import spearman
+from tuner.verdict.explain import spearman
 
 
 def test_the_correlation_is_that_of_the_ranks() -> None:
