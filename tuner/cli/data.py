@@ -14,7 +14,7 @@ from tuner.cli.output import print_json, say
 from tuner.cli.replace import Force, check_free, is_figure
 from tuner.config import Objective
 from tuner.errors import TunerError, unknown_name
-from tuner.trial.survival import nothing_collected
+from tuner.trial.job import nothing_collected
 
 if TYPE_CHECKING:
     from tuner.data.facts import DataFacts

@@ -28,7 +28,7 @@ from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 from tuner.models.names import LIBRARY, library_class
 from tuner.spec.ranges import ChoiceRange
-from tuner.trial.survival import nothing_collected
+from tuner.trial.job import nothing_collected
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData

@@ -17,7 +17,7 @@ from tuner.estimate.cost_sizes import key_of, size_of
 from tuner.estimate.size_costs import SizeCosts, costs_of_trials
 from tuner.estimate.work_ahead import WorkAhead
 from tuner.search.history import configuration
-from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.records import device_seconds
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, is_cut, read_results
 

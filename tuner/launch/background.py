@@ -24,8 +24,16 @@ from tuner.devices.cpu import available_cores
 from tuner.devices.gpu import compute_capability
 from tuner.launch.child import last_line
 from tuner.spec.definition import StudyDefinition
-from tuner.trial.ahead.compile_order import Capability, Order, Progress, Search, why_none
-from tuner.trial.ahead.ready_stamp import cache_folder, read_stamp, stamp_path
+from tuner.trial.ahead.compile_order import (
+    Capability,
+    Order,
+    Progress,
+    Search,
+    cache_folder,
+    read_stamp,
+    stamp_path,
+    why_none,
+)
 
 # The process that compiles kernels ahead, from outside: started, heard, and ended.
 

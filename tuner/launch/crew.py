@@ -17,13 +17,17 @@ from tuner.launch.background import compiled_in_background, order_for
 from tuner.launch.child import EarlyWorkers, no_early_workers
 from tuner.launch.engines.placed import PlacedWorkers
 from tuner.launch.engines.placement import Engine, WorkerCommand
-from tuner.launch.outcome import Outcome, Progress
-from tuner.launch.stopping import StopRequests
+from tuner.launch.outcome import Notes, Outcome, Progress, StopRequests
 from tuner.launch.supervisor import WORKER_COMMAND, Supervisor
 from tuner.launch.work import Work
+from tuner.settings import changes
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import initialisation_lock
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnFile, programs_of
+from tuner.study.relaunch import share_launched_hours
+from tuner.verdict.verified import limits_of, verifications_of
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 
@@ -169,3 +173,42 @@ def _logs(address: DatabaseUrl) -> Path:
 def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
     first()
     then()
+
+
+# `--max-gpu-hours`: changing the limit, and whether it ended the work.
+
+
+def change_gpu_hours(studies: Sequence[OpenStudy], said: SearchPolicy, notes: Notes) -> None:
+    """Give these studies the limit that was said, before anything of them is gone on with."""
+    with initialisation_lock(studies[0].database.address):  # a launch may be changing it, too
+        before = [each.policy() for each in studies]
+        lines = share_launched_hours(studies, said.said())
+        after = [each.policy() for each in studies]
+    for line in lines:
+        notes.note(line)
+    for each, was, now in zip(studies, before, after, strict=True):
+        if now.max_gpu_s != was.max_gpu_s:
+            notes.note(f"{each.name} changes from {changes(was, now)[0]}")
+
+
+def trials_unpaid(studies: Sequence[OpenStudy]) -> bool:
+    """Whether a limit keeps trials of these studies from beginning."""
+    return any(each.ledger.counts().lacks_hours for each in studies)
+
+
+def runs_unpaid(studies: Sequence[OpenStudy]) -> bool:
+    """Whether it keeps verification runs from beginning that are planned."""
+    return verifications_of(studies).counts().lacks_hours
+
+
+def note_spent(studies: Sequence[OpenStudy], notes: Notes) -> None:
+    """Say of the limits that are spent what they were, and what to give."""
+    for hours in dict.fromkeys(limits_of(studies).values()):
+        with hours.engine.connect() as connection:
+            over = hours.is_over(connection)
+        if over:
+            notes.note(
+                f"the {hours.seconds / 3600:g} device hours of {', '.join(hours.names)} are spent "
+                f"({hours.spent_s() / 3600:.3g}; what is left pays for no more training); the same "
+                "command with a larger --max-gpu-hours goes on"
+            )

@@ -14,8 +14,7 @@ from pathlib import Path
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import check_folder
 from tuner.launch.crew import Crew
-from tuner.launch.outcome import Outcome
-from tuner.launch.stopping import StopRequests
+from tuner.launch.outcome import Outcome, StopRequests
 from tuner.launch.verification import VerificationWork
 from tuner.storage.database import open_database
 from tuner.storage.retry import RETRY_S, in_one_sentence

@@ -17,7 +17,7 @@ from tuner.launch.request import DeviceChoice, Number, Positive
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
 from tuner.spec.study_settings import StudySettings
-from tuner.storage.queue.runs import VerificationRun, is_ablation, stands_apart
+from tuner.storage.queue.verifications import VerificationRun, is_ablation, stands_apart
 from tuner.storage.url import DEFAULT_URL
 from tuner.study.open import OpenStudy
 from tuner.verdict.compare.findings import Report

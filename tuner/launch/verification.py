@@ -10,11 +10,9 @@ from pathlib import Path
 
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
-from tuner.launch.crew import Crew, deadline
-from tuner.launch.gpu_limit import note_spent, runs_unpaid
-from tuner.launch.outcome import Notes, Outcome, Progress, Quiet
+from tuner.launch.crew import Crew, deadline, note_spent, runs_unpaid
+from tuner.launch.outcome import Notes, Outcome, Progress, Quiet, StopRequests
 from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
-from tuner.launch.stopping import StopRequests
 from tuner.launch.where import Where, choose_where
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.verifications import Verifications

@@ -20,7 +20,7 @@ from tuner.profile.profile_records import Pace, Stages
 from tuner.profile.recorders import HOW, Recording, ReplayRecorder, merged, recorder_for, recording
 from tuner.profile.timed_training import Patch, Running, Stretch, running
 from tuner.training.stage_marks import Stage, unmarked
-from tuner.trial.survival import lost_context
+from tuner.trial.job import lost_context
 
 # The stages of a captured step: read off timing events in its graph, or off markers in a trace.
 

@@ -15,7 +15,7 @@ from tuner.profile.stage_times import NoMemoryError, Paced, guarded, measure_pac
 from tuner.profile.timed_training import Patch, Running
 from tuner.profile.variant_faults import Faults, Loop, batched_gain, saved_share
 from tuner.profile.what_if import no_waits, without
-from tuner.trial.survival import lost_context
+from tuner.trial.job import lost_context
 
 MOST_S = 8.0
 """For the timed steps of one candidate, as the present pace has it."""

@@ -32,8 +32,7 @@ from tuner.storage.damage import (
     stored_membership,
 )
 from tuner.storage.database import reachable
-from tuner.storage.database_clock import database_now
-from tuner.storage.dialects import of
+from tuner.storage.dialects import database_now, of
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.changed import changed_trials
 from tuner.storage.optuna.private import (
@@ -48,7 +47,7 @@ from tuner.storage.optuna.private import (
 )
 from tuner.storage.optuna.trials import ROWS, trial_rows, user_attributes
 from tuner.storage.queue.epochs import EPOCHS
-from tuner.storage.queue.runs import RUNS
+from tuner.storage.queue.verifications import RUNS
 from tuner.storage.records import ATTEMPTS
 from tuner.storage.schema import claims, epochs, studies, verifications, workers
 from tuner.storage.url import DatabaseUrl

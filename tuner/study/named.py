@@ -14,12 +14,11 @@ from tuner.storage.database import Database, open_database
 from tuner.storage.retry import persistently
 from tuner.storage.url import absolute, parse_url
 from tuner.study.archive import Archive, is_archive_name, read_archive
-from tuner.study.group import PREFIX as GROUP
-from tuner.study.group import studies_meant
+from tuner.study.group import PREFIX, studies_meant
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
 
-PREFIX = "study:"
+STUDY = "study:"
 
 
 def snapshot_named(name: str, database: Callable[[], Database]) -> StudySnapshot:
@@ -42,9 +41,9 @@ def names_meant(name: str, database: Callable[[], Database]) -> list[str]:
         UsageError: there is no such group.
         StorageError: the database cannot be read.
     """
-    if not name.startswith(GROUP):
+    if not name.startswith(PREFIX):
         return [name]
-    return [PREFIX + study for study in studies_meant(database(), name)]
+    return [STUDY + study for study in studies_meant(database(), name)]
 
 
 def opened_patiently(database: Database, names: str, *, retry_s: float) -> list[OpenStudy]:
@@ -66,8 +65,8 @@ def opened_patiently(database: Database, names: str, *, retry_s: float) -> list[
 
 
 def _found(name: str, database: Callable[[], Database]) -> OpenStudy | Archive:
-    if name.startswith(PREFIX):
-        return open_study(database(), name.removeprefix(PREFIX))
+    if name.startswith(STUDY):
+        return open_study(database(), name.removeprefix(STUDY))
     if not is_archive_name(name):
         return open_study(database(), name)
     if Path(name).exists():
@@ -82,7 +81,7 @@ def _found(name: str, database: Callable[[], Database]) -> OpenStudy | Archive:
 
 def says_which(name: str) -> bool:
     """True for a name of either form that `snapshot_named` tells apart from a variant's."""
-    return name.startswith((PREFIX, GROUP)) or is_archive_name(name)
+    return name.startswith((STUDY, PREFIX)) or is_archive_name(name)
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.queue.claims import Stint, stints
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.queue.runs import VerificationRun
-from tuner.storage.queue.stints import Stint, stints
+from tuner.storage.queue.verifications import VerificationRun
 from tuner.study.archive import Archive
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results

@@ -5,10 +5,13 @@ on its device, evaluate it, and record everything seen.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
@@ -19,8 +22,9 @@ from tuner.data.origins import TestWindows
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
 from tuner.devices.backend_rules import BackendChoice
-from tuner.devices.busy import Busy, BusyMeter
 from tuner.devices.lock import giving_up, logs_waiting
+from tuner.devices.watch import Busy, BusyMeter
+from tuner.files.checkout import head, is_edited
 from tuner.models.own import methods_not_used
 from tuner.models.registry import cell_of
 from tuner.record import Recorded
@@ -34,7 +38,33 @@ from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
 from tuner.training.naive_forecasts import score_baselines
 from tuner.trial.job import TimeLeft, on_device
-from tuner.trial.provenance import git_revision, versions
+
+# What code a result comes from: versions of packages, and the revision of the checkout.
+
+
+@functools.cache
+def versions() -> dict[str, str | None]:
+    """Versions of what a result depends on."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "cuda": torch.version.cuda}
+    for package in ("tuner", "torch", "optuna", "numpy", "neuralforecast"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    found["torch"] = torch.__version__
+    return found
+
+
+@functools.cache
+def git_revision() -> str | None:
+    """The revision of the checkout that this code runs from,
+    `+changes` when edited; None when installed.
+    """
+    revision = head()
+    if revision is None:
+        return None
+    return revision + ("+changes" if is_edited() else "")
+
 
 # A trial's turn on its device.
 

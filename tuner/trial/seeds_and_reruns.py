@@ -38,11 +38,10 @@ from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.engines.pool import EnginePool
-from tuner.trial.job import TimeLeft, TrialJob
+from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob
 from tuner.trial.program.kept_folder import KeptFolder
 from tuner.trial.program.run_program import run_program
 from tuner.trial.run import alone_on, run_config, run_trial, windows_of
-from tuner.trial.survival import TrainerLostError
 from tuner.version import __version__
 
 # A process trains a study with the class and the term that it began with, also where somebody

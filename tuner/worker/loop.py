@@ -25,17 +25,15 @@ from tuner.devices import CpuCores, Gpu
 from tuner.files.kinds import In
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.storage.queue.leased_queue import Queue
-from tuner.storage.queue.outbox import Outbox
 from tuner.storage.queue.roster import Roster
 from tuner.storage.records import Claim, RunTicket, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
-from tuner.trial.job import TrialJob, TrialRunner, failed
-from tuner.trial.survival import TrainerLostError, survived
+from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, failed, survived
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import WAITING, Heartbeat
 from tuner.worker.outages import Retry
-from tuner.worker.paths import WorkerPaths, deliver, forget_trials, tidy_up
+from tuner.worker.paths import Outbox, WorkerPaths, deliver, forget_trials, tidy_up
 from tuner.worker.process import ContextLostError, StopFlag
 from tuner.worker.registration import new_name, registered
 from tuner.worker.trial_source import TrialSource

@@ -18,17 +18,16 @@ from tuner.devices.neighbours import signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
 from tuner.storage.database import open_database
-from tuner.storage.location import cautions
 from tuner.storage.queue.device_leases import DeviceLeases
 from tuner.storage.records import TrialResult
 from tuner.storage.retry import RETRY_S
+from tuner.storage.sqlite import cautions
 from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
+from tuner.study.data_file import data_of
 from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
-from tuner.trial.job import TrialJob, TrialRunner
-from tuner.trial.study_data import data_of
-from tuner.trial.survival import TrainerLostError, nothing_collected
+from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, nothing_collected
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker

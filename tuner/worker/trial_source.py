@@ -28,8 +28,7 @@ from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, judged, record_of
-from tuner.trial.job import TrialJob
-from tuner.trial.watched import Watched
+from tuner.trial.job import TrialJob, Watched
 from tuner.worker.paths import forget_trials
 from tuner.worker.running import RunningTrial
 from tuner.worker.work_source import (

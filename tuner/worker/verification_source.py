@@ -14,8 +14,7 @@ from tuner.config import Hyperparameters, StopReason
 from tuner.devices.backend_rules import BackendChoice
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.queue.runs import VerificationRun, is_confirmation
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import VerificationRun, Verifications, is_confirmation
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.trial.job import TrialJob
 from tuner.verdict.early_looks import stop_if_clear

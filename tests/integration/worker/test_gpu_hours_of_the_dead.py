@@ -16,7 +16,7 @@ from tests.support.small_study import definition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema
 from tuner.storage.database import Database
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker

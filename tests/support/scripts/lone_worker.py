@@ -25,7 +25,7 @@ from tuner.cli import main
 from tuner.devices import Gpu
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
-from tuner.trial import study_data
+from tuner.study import data_file
 from tuner.trial.job import TrialJob
 from tuner.worker import process
 from tuner.worker.trainer import trainer_main
@@ -83,7 +83,7 @@ def train(words: Sequence[str]) -> None:
     for name, what in (("seeds_and_reruns", run_job), ("device_data", on_device)):
         sys.modules[f"tuner.trial.{name}"] = made_up(f"tuner.trial.{name}", what)
     pool = "tuner.training.engines.pool"
-    provenance = "tuner.trial.provenance"
+    provenance = "tuner.trial.run"
     sys.modules[provenance] = made_up(provenance, git_revision)
     sys.modules[pool] = made_up(pool, EnginePool)
     from tuner.worker.trainer.on_device import load_onto
@@ -97,7 +97,7 @@ def work() -> None:
         processes.write(json.dumps([inherited, sys.argv[1:]]) + "\n")
     devices.list_gpus = only_gpu
     process.MAX_RESTARTS = AT_MOST
-    vars(study_data)["prepare"] = no_data
+    vars(data_file)["prepare"] = no_data
     sys.executable = str(
         Path("python-of-tests").absolute()
     )  # which runs this file, whatever module it is told to

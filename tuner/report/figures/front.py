@@ -21,7 +21,7 @@ from tuner.report.figures.style import (
     say_nothing_yet,
     style_of,
 )
-from tuner.study.baselines import in_words
+from tuner.study.results import in_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -22,8 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Label, Row, func, select, update
 
 from tuner.storage import schema
-from tuner.storage.database_clock import database_now, database_started
-from tuner.storage.dialects import DURABLE
+from tuner.storage.dialects import DURABLE, database_now, database_started
 from tuner.storage.queue.roster import log_lost
 from tuner.storage.records import Counts, TrialResult, set_aside
 

@@ -40,11 +40,14 @@ from tuner.trial.ahead.compile_order import (
     Capability,
     Order,
     Progress,
+    Ready,
     Search,
+    cache_folder,
     configurations,
+    stamp_path,
     why_none,
+    write_stamp,
 )
-from tuner.trial.ahead.ready_stamp import Ready, cache_folder, stamp_path, write_stamp
 
 # Compiles kernels, a forked process for each, as many at a time as there are jobs.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tuner.errors import UsageError
 from tuner.study.group import searches_of
 from tuner.study.named import (
-    PREFIX,
+    STUDY,
     names_meant,
     opened_if_needed,
     says_which,
@@ -61,7 +61,7 @@ def read_studies(named: Sequence[str], *, task: str, storage: str) -> list[Study
             else:
                 groups = study_names(name, task=task)
                 names = [
-                    PREFIX + study for group in groups for study in searches_of(database(), group)
+                    STUDY + study for group in groups for study in searches_of(database(), group)
                 ]
             found += [snapshot_named(each, database).with_runs_read() for each in names]
     known = [study.name for study in found]

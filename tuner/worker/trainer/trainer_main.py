@@ -20,8 +20,7 @@ from tuner.devices.neighbours import signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
 from tuner.spec.membership import seed_of_trial
-from tuner.trial.job import TrialRunner
-from tuner.trial.survival import TrainerLostError, survived
+from tuner.trial.job import TrainerLostError, TrialRunner, survived
 from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, Heartbeat
 from tuner.worker.process import end_with
 from tuner.worker.trainer.messages import (

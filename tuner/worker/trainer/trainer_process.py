@@ -20,8 +20,7 @@ from tuner.devices.lock import DeviceLockError, giving_up, logs_waiting
 from tuner.display.text import signal_name
 from tuner.files.environment import without_secrets
 from tuner.storage.records import TrialResult
-from tuner.trial.job import TrialJob
-from tuner.trial.survival import TrainerLostError
+from tuner.trial.job import TrainerLostError, TrialJob
 from tuner.worker.heartbeat import WAITING
 from tuner.worker.trainer.messages import (
     BackendMeasured,

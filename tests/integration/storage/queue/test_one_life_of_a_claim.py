@@ -14,7 +14,7 @@ from sqlalchemy import Table, select, update
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.queue.leased_queue import MAX_ATTEMPTS, Queue
-from tuner.storage.queue.runs import PlannedRun
+from tuner.storage.queue.verifications import PlannedRun
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 

@@ -16,8 +16,7 @@ from tests.support.stopped_clock import StoppedClock
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.runs import PlannedRun
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import PlannedRun, Verifications
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 

@@ -12,8 +12,7 @@ from tuner.errors import TunerError
 from tuner.launch.engines import placed
 from tuner.launch.engines.placed import PlacedWorkers
 from tuner.launch.engines.placement import Place, PlaceState, WorkerCommand
-from tuner.launch.outcome import Outcome
-from tuner.launch.stopping import StopRequests
+from tuner.launch.outcome import Outcome, StopRequests
 from tuner.storage.records import Counts
 from tuner.storage.url import DatabaseUrl, parse_url
 

@@ -13,11 +13,12 @@ import pytest
 from tests.support.collected_kernels import HOPPER, search
 from tests.support.spaces import with_range
 from tuner.config import Precision
-from tuner.trial.ahead import ready_stamp
-from tuner.trial.ahead.compile_order import Order, configurations
-from tuner.trial.ahead.ready_stamp import (
+from tuner.trial.ahead import compile_order
+from tuner.trial.ahead.compile_order import (
+    Order,
     Ready,
     cache_folder,
+    configurations,
     read_stamp,
     stamp_path,
     write_stamp,
@@ -53,7 +54,7 @@ def test_other_kernels_have_another_one(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("DISABLE_PTXAS_OPT", "1")
     paths.append(stamp_path(tmp_path, search(), HOPPER))
     monkeypatch.delenv("DISABLE_PTXAS_OPT")
-    monkeypatch.setattr(ready_stamp, "_code_digest", lambda: "of other code")
+    monkeypatch.setattr(compile_order, "_code_digest", lambda: "of other code")
     paths.append(stamp_path(tmp_path, search(), HOPPER))
     assert len(set(paths)) == len(paths)
 
