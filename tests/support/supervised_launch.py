@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -69,7 +70,7 @@ class Launch:
             on_tick(self)
 
         return Supervisor(
-            studies=[Study(self.queue)],
+            studies=cast("Any", [Study(self.queue)]),
             devices=[CpuCores((core,)) for core in range(self.devices)],
             worker_options=["--"],
             environment={},

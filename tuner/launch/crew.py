@@ -5,25 +5,29 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.data.remote import told_to_others
 from tuner.data.task import task_file
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.lock import check_folder
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
 from tuner.launch.child import EarlyWorkers, no_early_workers
 from tuner.launch.engines.placed import PlacedWorkers
 from tuner.launch.engines.placement import Engine, WorkerCommand
-from tuner.launch.outcome import Notes, Outcome, Progress, StopRequests
+from tuner.launch.outcome import Notes, Outcome, Progress, StopRequests, VerificationWork, Work
 from tuner.launch.supervisor import WORKER_COMMAND, Supervisor
-from tuner.launch.work import Work
 from tuner.settings import changes
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.database import initialisation_lock
-from tuner.storage.url import DatabaseUrl
+from tuner.storage.database import initialisation_lock, open_database
+from tuner.storage.retry import RETRY_S, in_one_sentence
+from tuner.storage.url import DatabaseUrl, absolute, parse_url
+from tuner.study.code import require_trust, with_code
+from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnFile, programs_of
 from tuner.study.relaunch import share_launched_hours
@@ -212,3 +216,75 @@ def note_spent(studies: Sequence[OpenStudy], notes: Notes) -> None:
                 f"({hours.spent_s() / 3600:.3g}; what is left pays for no more training); the same "
                 "command with a larger --max-gpu-hours goes on"
             )
+
+
+# One worker of a launch elsewhere, kept alive on its own device: started again when it dies,
+# killed when it hangs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptWorker:
+    """What the worker is to do, as the options of `tuner worker` say it."""
+
+    studies: str
+    storage: str
+    verify: bool
+    task: str | None
+    data_dir: Path | None
+    hang_limit_s: float | None
+    trust: bool
+    trusted_code: Sequence[str] = ()
+    """Hashes of files that may run though only the database has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Tells what is to be known; there is nothing to look at."""
+
+    note: Callable[[str], None]
+
+    @contextmanager
+    def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:
+        del studies
+        yield lambda: None
+
+
+def keep(
+    asked: KeptWorker,
+    device: Gpu | CpuCores,
+    *,
+    stop: StopRequests,
+    note: Callable[[str], None],
+) -> Outcome:
+    """Have one worker after another work on `device` until nothing is left to do.
+
+    `stop` ends it before. A database that is down at the start is waited for.
+
+    Raises:
+        UsageError: a study that is not there, is of another device model, or runs code that nobody
+            trusts here.
+        StorageError: a database that cannot be used.
+        TunerError: the worker could not be kept alive.
+    """
+    address = absolute(parse_url(asked.storage))
+    check_folder()
+    opened_there = open_database(address, create=False, retry_s=RETRY_S)
+    with in_one_sentence(), closing(opened_there) as database:
+        opened = opened_patiently(database, asked.studies, retry_s=RETRY_S)
+        for each in opened:
+            each.refuse_other_device(device.model)
+            if (line := require_trust(each, trust=asked.trust)) is not None:
+                note(line)
+            with_code(each, trust=asked.trust, trusted=asked.trusted_code)
+        crew = Crew(
+            devices=(device,),
+            task=asked.task,
+            data_dir=asked.data_dir,
+            deadline=None,
+            hang_limit_s=asked.hang_limit_s,
+            verify=asked.verify,
+            trusted_code=(*asked.trusted_code, *programs_of(each.definition for each in opened)),
+        )
+        deliver(opened, WorkerPaths(working_folder(address)))
+        work = [VerificationWork.of(opened)] if asked.verify else opened
+        return crew.work(work, opened, _Said(note), stop)

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 from optuna.trial import TrialState
 
 from tuner.errors import TunerError
+from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import Counts
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults
+from tuner.verdict.verified import verifications_of
 
 
 class Outcome(StrEnum):
@@ -151,3 +153,37 @@ class StopRequests:
     def urgent(self) -> bool:
         """Whether somebody asked again."""
         return len(self._asked) > 1
+
+
+# What workers are started for: a study with its trials, or the runs that verify some studies.
+
+
+@dataclass(frozen=True, slots=True)
+class Rosters:
+    """The rosters of several studies, which one worker joins all."""
+
+    opened: Sequence[OpenStudy]
+
+    def leave(self, worker: str) -> None:
+        for each in self.opened:
+            each.roster.leave(worker)
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationWork:
+    """One queue for all the studies: their runs are interleaved."""
+
+    name: str
+    ledger: Verifications
+    roster: Rosters
+
+    @staticmethod
+    def of(opened: Sequence[OpenStudy]) -> VerificationWork:
+        return VerificationWork(
+            name=",".join(each.name for each in opened),
+            ledger=verifications_of(opened),
+            roster=Rosters(opened),
+        )
+
+
+Work = OpenStudy | VerificationWork

@@ -20,8 +20,7 @@ from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE, holder_among, stopped_holder
 from tuner.errors import StudyGoneError, TunerError, UsageError
 from tuner.launch.child import Child, EarlyWorkers, Watchdog, kill, no_early_workers
-from tuner.launch.outcome import Outcome, StopRequests
-from tuner.launch.work import Work
+from tuner.launch.outcome import Outcome, StopRequests, Work
 from tuner.storage.records import Counts
 from tuner.storage.retry import DATABASE_FAILURES, persistently
 from tuner.worker.heartbeat import FRESH_PROCESS

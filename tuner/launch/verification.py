@@ -11,11 +11,10 @@ from pathlib import Path
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
 from tuner.launch.crew import Crew, deadline, note_spent, runs_unpaid
-from tuner.launch.outcome import Notes, Outcome, Progress, Quiet, StopRequests
+from tuner.launch.outcome import Notes, Outcome, Progress, Quiet, StopRequests, VerificationWork
 from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
 from tuner.launch.where import Where, choose_where
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import in_one_sentence
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.code import require_trust, with_code
@@ -32,41 +31,10 @@ from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
 from tuner.verdict.round_allowances import RoundAllowance, allowances, committed_s
 from tuner.verdict.runs_model import Choice
 from tuner.verdict.verification_plan import Planned, plan_verification, study_names
-from tuner.verdict.verified import Verified, read_verified, verifications_of
+from tuner.verdict.verified import Verified, read_verified
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 __all__ = ["VerificationOutcome", "VerificationRequest", "run"]
-
-
-# Verification runs as what a launch's workers are started for.
-
-
-@dataclass(frozen=True, slots=True)
-class Rosters:
-    """The rosters of several studies, which one worker joins all."""
-
-    opened: Sequence[OpenStudy]
-
-    def leave(self, worker: str) -> None:
-        for each in self.opened:
-            each.roster.leave(worker)
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationWork:
-    """One queue for all the studies: their runs are interleaved."""
-
-    name: str
-    ledger: Verifications
-    roster: Rosters
-
-    @staticmethod
-    def of(opened: Sequence[OpenStudy]) -> VerificationWork:
-        return VerificationWork(
-            name=",".join(each.name for each in opened),
-            ledger=verifications_of(opened),
-            roster=Rosters(opened),
-        )
 
 
 # What a verification is asked for, and what it says at its end.

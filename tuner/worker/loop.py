@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from optuna.trial import TrialState
 
@@ -316,7 +316,7 @@ class KeptLease:
 
 def lease_on(
     held: Held,
-    queue: Queue[Held],
+    queue: Queue[Held, Held],
     roster: Roster,
     worker: str,
     stop: StopFlag,
@@ -414,7 +414,7 @@ class Worker:
         if self._lease is not None:
             self._lease.close()
 
-    def _queues(self) -> list[Queue[object]]:
+    def _queues(self) -> list[Queue[Any, Any]]:
         return [queue for source in self._sources for queue in source.queues]
 
     def _sign_in(self, opened: OpenStudy) -> None:
@@ -460,7 +460,7 @@ class Worker:
         self._carry_through(turn.queue, held, turn.take_up(held))
         return True
 
-    def _carry_through(self, queue: Queue[Held], held: Held, piece: Piece) -> None:
+    def _carry_through(self, queue: Queue[Held, Held], held: Held, piece: Piece) -> None:
         self._heartbeat.new_trial()
         kept = lease_on(held, queue, piece.opened.roster, self.name, self._stop, beside=piece.keep)
         with kept as lease:
@@ -520,7 +520,9 @@ class Worker:
             self._lease.look()
         return result
 
-    def _deliver(self, queue: Queue[Held], held: Held, piece: Piece, result: TrialResult) -> bool:
+    def _deliver(
+        self, queue: Queue[Held, Held], held: Held, piece: Piece, result: TrialResult
+    ) -> bool:
         """Store a result, on local disk first: it outlives this process. True when it counts."""
         running = piece.running
         running.deliver()

@@ -212,7 +212,7 @@ class Piece(ABC):
 class Turn(Generic[Held]):
     """A queue that has work left, and what to do with what it gives."""
 
-    queue: Queue[Held]
+    queue: Queue[Held, Held]
     take_up: Callable[[Held], Piece]
     all_taken: bool = False
     """Others have all that is left: a claim would only keep these waiting."""
@@ -223,7 +223,7 @@ class Source(ABC):
 
     @property
     @abstractmethod
-    def queues(self) -> Sequence[Queue[Any]]:
+    def queues(self) -> Sequence[Queue[Any, Any]]:
         """All of them."""
 
     @abstractmethod

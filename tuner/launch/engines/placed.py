@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from tuner.errors import StudyGoneError, TunerError
 from tuner.launch.engines.placement import Engine, Place, Placement, PlaceState, WorkerCommand
-from tuner.launch.outcome import Outcome, StopRequests
-from tuner.launch.work import Work
+from tuner.launch.outcome import Outcome, StopRequests, Work
 from tuner.storage.retry import persistently
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ budget in time holds in the same way: it is spent by what the finished claims re
 that stopped by itself gives no claim any more. The trial is taken in the same transaction: a worker
 that dies leaves no trial behind that nobody claims. A result is written under the claim's token
 first and told to Optuna after: a crash between the two is finished by whoever comes next. What all
-claims have in common: see `LeasedQueue`.
+claims have in common: see `Queue`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tuner.storage.database import Database
 from tuner.storage.dialects import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.queue.gpu_hours import GpuHours
-from tuner.storage.queue.leased_queue import LeasedQueue
+from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.records import ATTEMPTS, Attempt, Claim, Counts, TrialResult, device_seconds
 from tuner.storage.schema import claims, studies
 
@@ -129,7 +129,7 @@ class SpentTime:
 _SET_ASIDE_BY = "tuner"
 
 
-class Ledger(LeasedQueue[Claim, Claim]):
+class Ledger(Queue[Claim, Claim]):
     """The claims of one study."""
 
     def __init__(
@@ -139,18 +139,8 @@ class Ledger(LeasedQueue[Claim, Claim]):
         *,
         name: str | None = None,
         made_at: float | None = None,
-        lease_s: float | None = None,
-        confirm_s: float | None = None,
-        restart_grace_s: float | None = None,
     ) -> None:
-        super().__init__(
-            database.engine,
-            claims.c.claim_id,
-            claims.c.study_id == study_id,
-            lease_s=lease_s,
-            confirm_s=confirm_s,
-            restart_grace_s=restart_grace_s,
-        )
+        super().__init__(database.engine, claims.c.claim_id, claims.c.study_id == study_id)
         self._name = name or f"number {study_id}"
         self._study_id, self._made_at = study_id, made_at
         self.spent = SpentTime(self._mine, database.engine, study_id, self._name)
@@ -245,7 +235,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
             insert(claims).values(
                 study_id=self._study_id,
                 claimed_at=database_now(),
-                leased_until=self._leases.renewed(),
+                leased_until=self._renewed(),
                 told=False,
                 **values,
             )

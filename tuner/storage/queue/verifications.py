@@ -4,7 +4,7 @@ planned whole, claimed one by one, each with one recorded result.
 A row is a run: its place in the plan, its lease while a worker has it, and at last its result. So
 there is no budget to keep exact, and a plan can be made again: what is there stays. What a worker
 writes after it lost its lease is kept beside the run. What all claims have in common: see
-`LeasedQueue`.
+`Queue`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tuner.storage.damage import damage_named, from_text, read_rows
 from tuner.storage.dialects import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.queue.gpu_hours import GpuHours
-from tuner.storage.queue.leased_queue import LeasedQueue
+from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.records import Counts, RunTicket, TrialResult, device_seconds
 from tuner.storage.schema import studies, verifications
 
@@ -286,7 +286,7 @@ def recorded_row(run: VerificationRun) -> dict[str, Any]:
     }
 
 
-class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
+class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
     """The verification runs of some studies, which workers share, in the order of the plan.
 
     Of those `known` by name and time of making, work ends when one of them is deleted.
@@ -299,18 +299,9 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         *,
         known: Mapping[int, tuple[str, float]] | None = None,
         limits: Mapping[int, GpuHours] | None = None,
-        lease_s: float | None = None,
-        confirm_s: float | None = None,
-        restart_grace_s: float | None = None,
     ) -> None:
-        super().__init__(
-            engine,
-            verifications.c.run_id,
-            verifications.c.study_id.in_(list(study_ids)),
-            lease_s=lease_s,
-            confirm_s=confirm_s,
-            restart_grace_s=restart_grace_s,
-        )
+        mine = verifications.c.study_id.in_(list(study_ids))
+        super().__init__(engine, verifications.c.run_id, mine)
         self._known = known or {}
         self._took: dict[int, float] = {}
         self.limits = limits or {}
@@ -468,7 +459,7 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         connection.execute(
             update(verifications)
             .where(mine)
-            .values(claimed_at=database_now(), leased_until=self._leases.renewed(), **claimed)
+            .values(claimed_at=database_now(), leased_until=self._renewed(), **claimed)
         )
         return self._read(connection.execute(select(verifications).where(mine)).one())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
@@ -107,7 +108,7 @@ def run(
 ) -> tuple[Outcome, list[str]]:
     said: list[str] = []
     workers = PlacedWorkers(
-        works=[Queue(engine)],
+        works=cast("Any", [Queue(engine)]),
         engine=engine,
         command=COMMAND,
         stop=stop or StopRequests(),
