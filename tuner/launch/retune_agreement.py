@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tuner.data.task import load_task
 from tuner.errors import EmptyDatabaseError, UsageError
 from tuner.launch.plan import study_files
-from tuner.launch.request import LaunchRequest
+from tuner.launch.request import LaunchRequest, Request, SearchRequest, shared
 from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.verification import VerificationRequest
 from tuner.search.methods import method_of
@@ -332,23 +332,15 @@ def search_request(
         policy = policy.but(margin=now.margin)
     if agreed.share_s is not None:
         policy = policy.but(search_s=agreed.share_s)
-    return LaunchRequest(
-        variants=[each.word for each in agreed.to_search],
-        task=request.task,
-        data_dir=request.data_dir,
-        storage=request.storage,
-        devices=request.devices,
-        trials=now.trials or MOST_TRIALS,
-        searches=now.searches,
-        draw=agreed.begins.draw,
-        timeout_s=timeout_s,
-        hang_limit_s=request.hang_limit_s,
-        settings=request.settings,
-        policy=policy,
-        warm_start=request.warm_start,
-        estimate=request.estimate,
-        trust=request.trust,
-    )
+    own = {
+        "variants": [each.word for each in agreed.to_search],
+        "trials": now.trials or MOST_TRIALS,
+        "searches": now.searches,
+        "draw": agreed.begins.draw,
+        "timeout_s": timeout_s,
+        "policy": policy,
+    }
+    return LaunchRequest(**(shared(request, SearchRequest) | own))
 
 
 def reevaluation_request(
@@ -387,16 +379,12 @@ def ablation_request(
 def _of_runs(
     request: RetuneRequest, searched: Sequence[Searched], timeout_s: float | None
 ) -> VerificationRequest:
-    return VerificationRequest(
-        variants=[each.word for each in searched],
-        studies=",".join(PREFIX + each.group for each in searched),
-        task=request.task,
-        devices=request.devices,
-        data_dir=request.data_dir,
-        storage=request.storage,
-        timeout_s=timeout_s,
-        trust=request.trust,
-    )
+    own = {
+        "variants": [each.word for each in searched],
+        "studies": ",".join(PREFIX + each.group for each in searched),
+        "timeout_s": timeout_s,
+    }
+    return VerificationRequest(**(shared(request, Request) | own))
 
 
 def ends_of_search(

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
 from tuner.launch.crew import Crew, deadline, note_spent, runs_unpaid
 from tuner.launch.outcome import Notes, Outcome, Progress, Quiet, StopRequests, VerificationWork
-from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
+from tuner.launch.request import Number, Positive, Request, checked, names_of
 from tuner.launch.where import Where, choose_where
 from tuner.storage.database import Database, open_database
 from tuner.storage.retry import in_one_sentence
-from tuner.storage.url import DEFAULT_URL, absolute, parse_url
+from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
 from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
@@ -41,11 +40,10 @@ __all__ = ["VerificationOutcome", "VerificationRequest", "run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationRequest:
+class VerificationRequest(Request):
     """Which studies to verify together, and how thoroughly."""
 
     variants: str | Sequence[str]
-    task: str = "etth"
     studies: str | None = None
     """Names of studies, or `group:NAME`, with commas; where not given all searches of
     `<task>-<variant>`."""
@@ -69,11 +67,6 @@ class VerificationRequest:
     budget_s: Positive | None = None
     """Of a verification: its runs, and those of earlier ones, may have devices for so long; what
     has not begun by then is taken off the plan."""
-    devices: DeviceChoice = field(default_factory=DeviceChoice)
-    data_dir: Path | None = None
-    storage: str = DEFAULT_URL
-    timeout_s: Positive | None = None
-    trust: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

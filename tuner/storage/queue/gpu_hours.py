@@ -17,10 +17,10 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 from sqlalchemy import Column, ColumnElement, Connection, Engine, select
 
 from tuner.files.plain import Strict
@@ -129,8 +129,7 @@ _ELSEWHERE = "elsewhere"
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Strict):
     """Seconds that one training may take, or, once it has `ended`, took.
 
     It has had its device for `had_s` and since `at`; where it `waits`, for `had_s` alone.
@@ -138,9 +137,9 @@ class Grant:
 
     worker: str
     at: float
-    seconds: float
+    seconds: Seconds
     ended: bool = False
-    had_s: float = 0.0
+    had_s: Seconds = 0.0
     waits: bool = False
 
     def held_s(self, until: float) -> float:
@@ -151,30 +150,14 @@ class Grant:
         return min(self.seconds, self.had_s + now_s)
 
 
-class _StoredGrant(Strict):
-    worker: str
-    at: float
-    seconds: Seconds
-    ended: bool = False
-    had_s: Seconds = 0.0
-    waits: bool = False
+class _Note(Strict):
+    """What is kept with one study: grants and what was spent, each by the token of a claim."""
 
-
-_GRANTS = TypeAdapter(dict[str, _StoredGrant])
-_SPENT = TypeAdapter(dict[str, Seconds])
-
-
-@dataclass(slots=True)
-class _Note:
-    """Of one study, by token of a claim."""
-
-    grants: dict[str, Grant] = field(default_factory=dict)
-    spent: dict[str, float] = field(default_factory=dict)
-    """By what came to no result: it was handed back, or its worker lost."""
+    grants: dict[str, Grant] = Field(default_factory=dict)
+    spent: dict[str, Seconds] = Field(default_factory=dict)
 
     def to_json(self) -> str:
-        grants = {token: asdict(grant) for token, grant in self.grants.items()}
-        return json.dumps({"grants": grants, "spent": self.spent})
+        return json.dumps(self.model_dump())
 
 
 @dataclass(slots=True)
@@ -292,14 +275,11 @@ def _gone_by(connection: Connection, names: Collection[str]) -> dict[str, float]
 
 
 def _read(text: str | None) -> _Note:
-    """What others may have written there counts as nothing."""
+    """What others wrote over is nothing."""
     try:
-        stored = json.loads(text or "{}")
-        grants = _GRANTS.validate_python(stored.get("grants", {}), strict=True)
-        spent = _SPENT.validate_python(stored.get("spent", {}))
-    except (ValueError, AttributeError, RecursionError):
+        return _Note.model_validate_json(text or "{}", strict=True)
+    except ValueError:
         return _Note()
-    return _Note({token: Grant(**each.model_dump()) for token, each in grants.items()}, spent)
 
 
 NOTHING_S = 1e-3
@@ -372,8 +352,8 @@ class GpuHours:
             if grant is None or grant.ended or grant.waits == begins:
                 return
             now = _now(connection)
-            changed = replace(grant, at=now, had_s=grant.held_s(now), waits=begins)
-            account.grant(connection, token, changed)
+            had = {"at": now, "had_s": grant.held_s(now), "waits": begins}
+            account.grant(connection, token, grant.model_copy(update=had))
             account.write(connection)
 
     def took(self, token: str, seconds: float) -> None:

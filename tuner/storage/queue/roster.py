@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, delete, insert, select, update
@@ -14,7 +14,6 @@ from tuner.storage.schema import workers
 
 SILENT_AFTER_S = 120.0
 """A worker not seen for this long is not listed as working."""
-_VERSIONS = ("torch_version", "tuner_version")
 _MOST_LETTERS = 64
 _log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class WorkerRow:
     """What keeps it from working, e.g. a full disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """What a worker found of its host; None is what it could not find, or did not look for."""
 
@@ -50,9 +49,8 @@ class HostFacts:
 
     def as_columns(self) -> dict[str, Any]:
         """As they are stored."""
-        texts = {name: getattr(self, name) for name in ("boot_id", *_VERSIONS)}
-        cut = {name: text and text[:_MOST_LETTERS] for name, text in texts.items()}
-        return {**cut, "clock_skew_s": self.clock_skew_s}
+        columns = asdict(self)
+        return {n: v[:_MOST_LETTERS] if isinstance(v, str) else v for n, v in columns.items()}
 
 
 def log_lost(engine: Engine, lost: Iterable[tuple[str, str]]) -> None:
@@ -133,47 +131,21 @@ class Roster:
         them; each that is the same once.
         """
         c = workers.c
-        query = select(c.host, c.boot_id, *(c[name] for name in _VERSIONS), c.clock_skew_s)
+        query = select(c.host, *(c[each.name] for each in fields(HostFacts)))
         theirs = (c.study_id == self._study_id) & (c.worker != but)
         with self._engine.connect() as connection:
             rows = connection.execute(query.where(theirs).order_by(c.started_at, c.worker)).all()
-        found: dict[tuple[str | None, ...], tuple[str, HostFacts]] = {}
+        found: dict[tuple[Any, ...], tuple[str, HostFacts]] = {}
         for row in rows:
-            facts = HostFacts(
-                boot_id=row.boot_id,
-                torch_version=row.torch_version,
-                tuner_version=row.tuner_version,
-                clock_skew_s=row.clock_skew_s,
-            )
-            same = row.host, facts.boot_id, facts.torch_version, facts.tuner_version
-            found[same] = row.host, facts
+            found[tuple(row)[:-1]] = row.host, HostFacts(*row[1:])
         return tuple(found.values())
 
     def working(self) -> tuple[WorkerRow, ...]:
         """Workers that have not left and were seen lately."""
-        silent = database_now() - workers.c.seen_at
-        here = (
-            (workers.c.study_id == self._study_id)
-            & workers.c.stopped.is_(False)
-            & (silent < SILENT_AFTER_S)
-        )
-        c = workers.c
-        query = (
-            select(
-                c.worker,
-                c.host,
-                c.pid,
-                c.device,
-                c.device_uuid,
-                c.trial_number,
-                c.epoch,
-                c.val_loss,
-                silent,
-                c.note,
-            )
-            .where(here)
-            .order_by(c.worker)
-        )
+        c, silent = workers.c, database_now() - workers.c.seen_at
+        here = (c.study_id == self._study_id) & c.stopped.is_(False) & (silent < SILENT_AFTER_S)
+        columns = [silent if e.name == "silent_s" else c[e.name] for e in fields(WorkerRow)]
+        query = select(*columns).where(here).order_by(c.worker)
         with self._engine.connect() as connection:
             return tuple(WorkerRow(*row) for row in connection.execute(query))
 

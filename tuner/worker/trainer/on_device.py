@@ -6,8 +6,6 @@ import functools
 import threading
 from collections.abc import Callable, Mapping
 
-import torch
-
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores, Gpu, exclusive
@@ -18,14 +16,14 @@ from tuner.trial.job import TrialRunner, lost_context
 from tuner.trial.run import git_revision
 from tuner.trial.seeds_and_reruns import run_job
 
-# A worker's data on its device.
-
 
 def on_device(
     prepared: Mapping[str, PreparedData], device: Gpu | CpuCores
 ) -> dict[str, DeviceData]:
     """All of it, by data hash; a CPU's trainings take as many threads as they have cores."""
     if isinstance(device, CpuCores):
+        import torch
+
         torch.set_num_threads(len(device.cores))
     target = "cpu" if isinstance(device, CpuCores) else "cuda:0"
     return {name: to_device(each, target) for name, each in prepared.items()}
