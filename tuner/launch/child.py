@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tuner.devices import CpuCores, Gpu
@@ -316,12 +315,7 @@ class EarlyWorkers:
             self._waiting[device.label] = child
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for child in self._waiting.values():
             _end(child)
             with contextlib.suppress(OSError):

@@ -36,9 +36,9 @@ from tuner.storage.dialects import database_now, of
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.changed import changed_trials
 from tuner.storage.optuna.private import (
-    ATTRIBUTES,
     DIRECTIONS,
     STUDIES,
+    TRIAL_SYSTEM,
     TRIALS,
     as_stored,
     current_version,
@@ -366,8 +366,8 @@ def _damaged_rows(
                 for row in rows:  # one by one
                     if table is not TRIALS or (study_id, row.number) not in changed:
                         yield from _told(name, read, [row])
-    a = ATTRIBUTES.c
-    both = ATTRIBUTES.join(TRIALS, a.trial_id == TRIALS.c.trial_id)
+    a = TRIAL_SYSTEM.c
+    both = TRIAL_SYSTEM.join(TRIALS, a.trial_id == TRIALS.c.trial_id)
     query = select(TRIALS.c.study_id, TRIALS.c.number, a.key, a.value_json).select_from(both)
     for study_id, number, key, stored in connection.execute(query.where(OF_OURS)):
         yield from _told(names.get(study_id, ""), _attribute, number, key, stored)

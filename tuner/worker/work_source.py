@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from tuner.config import Backend, Hyperparameters, StopReason
+from tuner.config import Backend, Hyperparameters, StopReason, Value
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.backend_rules import BackendChoice
 from tuner.files.plain import harmless
@@ -161,15 +161,37 @@ class WorkerContext:
 class Piece(ABC):
     """A claimed piece of work, from its claim to its result."""
 
-    opened: OpenStudy
-    """The study it belongs to."""
-    what: str
-    """What it is called in a log."""
-    ticket: Claim | RunTicket
-    """What its result is delivered under."""
-    seed: int
-    """That a failure is recorded with."""
-    running: RunningTrial
+    _hyperparameters: Hyperparameters
+    _policy: SearchPolicy
+    _measured: MeasuredBackend
+    _backend: BackendChoice | None
+
+    def __init__(
+        self,
+        context: WorkerContext,
+        opened: OpenStudy,
+        ticket: Claim | RunTicket,
+        grants: GpuGrants,
+        *,
+        number: int,
+        seed: int,
+        what: str,
+    ) -> None:
+        """Of the trial of this `number`. Its result is delivered under the `ticket`, a failure is
+        recorded with the `seed`, and a log calls it `what`.
+        """
+        self._context = context
+        self._granted = Granted(grants, ticket.token)
+        self._waited = Waited(self._granted.waits)
+        self.opened, self.ticket, self.seed, self.what = opened, ticket, seed, what
+        self.running = RunningTrial(
+            opened,
+            context.name,
+            number,
+            claim=ticket if isinstance(ticket, Claim) else None,
+            heartbeat=context.heartbeat,
+            outbox=context.outbox(opened),
+        )
 
     @abstractmethod
     def prepare(self) -> bool:
@@ -183,22 +205,52 @@ class Piece(ABC):
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         """What to train, once it is prepared."""
 
+    def _take(self, params: Mapping[str, Value]) -> None:
+        """Prepare for this configuration."""
+        self._hyperparameters = self.opened.definition.hyperparameters(params)
+        self._measured = MeasuredBackend.of(
+            self.opened, self._context.device, self._hyperparameters
+        )
+        known, what = self._measured.known, "a measured backend"
+        self._backend = self._context.stored(known, what, until_stopped=True)
+
+    def _job(self, should_stop: Callable[[], StopReason | None], **own: Any) -> TrialJob:
+        common: dict[str, Any] = {
+            "study": self.opened.name,
+            "definition": self.opened.definition,
+            "policy": self._policy,
+            "number": self.running.trial_number,
+            "hyperparameters": self._hyperparameters,
+            "backend": self._backend,
+            "on_backend": self._measured.settle,
+            "device": self._context.device,
+            "on_epoch": self.running.on_epoch,
+            "on_curve": self.running.on_curve,
+            "on_phase": self._context.heartbeat.phase,
+            "on_wait": self._waited.told,
+            "should_stop": should_stop,
+        }
+        return TrialJob(**(common | own))
+
+    @abstractmethod
     def may_begin(self) -> bool:
         """Whether there is still time for it, now that it is its turn; else it is handed back."""
-        return True
 
+    @abstractmethod
     def granted(self, job: TrialJob) -> TrialJob:
         """The job with what it may take, now that it may begin."""
-        return job
 
-    def begins(self) -> None:  # noqa: B027 - some have nothing to do here
+    @abstractmethod
+    def begins(self) -> None:
         """It has the device; the training begins."""
 
-    def trained(self) -> None:  # noqa: B027 - some have nothing to do here
+    @abstractmethod
+    def trained(self) -> None:
         """The training has returned, with a result or without."""
 
-    def keep(self) -> None:  # noqa: B027 - some have nothing to do here
+    def keep(self) -> None:
         """Its lease has just been renewed, by another thread. Database failures may be raised."""
+        self._granted.keep()
 
     def recorded(self, result: TrialResult) -> TrialResult:
         """The result with what is recorded beside it."""
@@ -368,13 +420,6 @@ class GpuGrants:
                 self._queues[ids] = [*ledgers, Verifications(database.engine, ids)]
             for queue in self._queues[ids]:
                 queue.reap()
-
-    def for_claim(self, token: str) -> Granted:
-        return Granted(self, token)
-
-
-# What `auto` means for a piece of work: asked of the study before it, told to the study after it
-# was measured.
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, Literal, Self
 
 import psutil
@@ -214,12 +213,7 @@ class ProgramReader:
             raise OSError(0, str(error)) from None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closing = True
             self._lock.notify_all()
@@ -447,12 +441,7 @@ class ProgramProcess:
                 start_new_session=True,
             )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End whatever is left of it."""
         self._opened.close()
 
