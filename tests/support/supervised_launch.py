@@ -11,7 +11,7 @@ import pytest
 
 from tuner.devices import CpuCores
 from tuner.launch import Outcome, Supervisor, supervisor
-from tuner.launch.child import EarlyWorkers, no_early_workers
+from tuner.launch.child import EarlyWorkers
 from tuner.storage.records import Counts
 
 
@@ -62,7 +62,7 @@ class Launch:
     deliver: Callable[[], object] = lambda: None
     ticks: int = 0
     started: list[str] = field(default_factory=list)
-    early: EarlyWorkers = field(default_factory=no_early_workers)
+    early: EarlyWorkers = field(default_factory=EarlyWorkers)
 
     def run(self, on_tick: Callable[[Launch], None] = lambda launch: None) -> Outcome:
         def tick() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -81,7 +82,7 @@ class CompilingProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # its exit code says more
-            process.stdin.write(order.to_json().encode())
+            process.stdin.write(pickle.dumps(order))
             process.stdin.close()
         os.set_blocking(process.stdout.fileno(), False)
         return CompilingProcess(process, log)

@@ -294,11 +294,11 @@ STUDIES_FOLLOW = "-"
 class EarlyWorkers:
     """The first worker of each device, as long as its context lasts; what nobody took is ended."""
 
-    devices: Sequence[Gpu | CpuCores]
-    command: Sequence[str]
-    options: Sequence[str]
-    environment: Mapping[str, str]
-    log_folder: Path
+    devices: Sequence[Gpu | CpuCores] = ()
+    command: Sequence[str] = ()
+    options: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log_folder: Path = Path()
     _waiting: dict[str, Child] = field(default_factory=dict)
     """By the label of the device."""
 
@@ -342,7 +342,3 @@ def _end(child: Child) -> None:
     assert child.process is not None, "it was started"
     kill(child.process)
     child.process.wait()
-
-
-def no_early_workers() -> EarlyWorkers:
-    return EarlyWorkers(devices=(), command=(), options=(), environment={}, log_folder=Path())

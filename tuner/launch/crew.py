@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,18 @@ from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import check_folder
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
-from tuner.launch.child import EarlyWorkers, no_early_workers
+from tuner.launch.child import EarlyWorkers
 from tuner.launch.engines.placed import PlacedWorkers
 from tuner.launch.engines.placement import Engine, WorkerCommand
-from tuner.launch.outcome import Notes, Outcome, Progress, StopRequests, VerificationWork, Work
+from tuner.launch.outcome import (
+    Notes,
+    Outcome,
+    Progress,
+    Quiet,
+    StopRequests,
+    VerificationWork,
+    Work,
+)
 from tuner.launch.supervisor import WORKER_COMMAND, Supervisor
 from tuner.settings import changes
 from tuner.spec.policy import SearchPolicy
@@ -101,7 +109,7 @@ class Crew:
             hang_limit_s=self.hang_limit_s,
             deliver=functools.partial(deliver, studies, WorkerPaths(working_folder(address))),
             stop=stop,
-            early=early or no_early_workers(),
+            early=early or EarlyWorkers(),
         )
         order = order_for(
             [each.definition for each in studies],
@@ -237,18 +245,6 @@ class KeptWorker:
     """Hashes of files that may run though only the database has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """Tells what is to be known; there is nothing to look at."""
-
-    note: Callable[[str], None]
-
-    @contextmanager
-    def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:
-        del studies
-        yield lambda: None
-
-
 def keep(
     asked: KeptWorker,
     device: Gpu | CpuCores,
@@ -287,4 +283,4 @@ def keep(
         )
         deliver(opened, WorkerPaths(working_folder(address)))
         work = [VerificationWork.of(opened)] if asked.verify else opened
-        return crew.work(work, opened, _Said(note), stop)
+        return crew.work(work, opened, Quiet(note), stop)

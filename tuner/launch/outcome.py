@@ -105,11 +105,11 @@ class Progress(Protocol):
         """Around the workers' time. What it gives is called a few times a second."""
 
 
+@dataclass(frozen=True, slots=True)
 class Quiet:
-    """Shows nothing."""
+    """Shows nothing, and tells lines to nobody but `note`."""
 
-    def note(self, line: str) -> None:
-        del line
+    note: Callable[[str], None] = lambda _line: None
 
     @contextmanager
     def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:

@@ -123,6 +123,7 @@ def run(
         notes.note(where.notice)
         crew = _crew(request, where, working_on, until)
         stop, missing = stop or StopRequests(), []
+        printed: str | Mapping[str, str] = ""
         choice = _choice(request, opened, notes)
         for nth in range(ROUNDS if choice is Choice.RECOMMENDED else 1):
             found = _planned(opened, reference, request, choice, still_asked)
@@ -133,7 +134,8 @@ def run(
             for line in (*new, *found.notes):
                 notes.note(line)
             if request.devices.print_only:
-                return _printed(crew.in_words(working_on), missing, notes)
+                printed, ended = crew.in_words(working_on), Outcome.PRINTED
+                break
             ended = _work_off(working_on, crew, notes, stop)
             if ended is Outcome.FILLED and runs_unpaid(working_on):
                 note_spent(working_on, notes)
@@ -142,7 +144,8 @@ def run(
                 break
         return VerificationOutcome(
             ended=ended,
-            verified={each.name: tuple(read_verified(each)) for each in opened},
+            verified={e.name: tuple(read_verified(e)) for e in opened if not printed},
+            printed=printed,
             missing=tuple(missing),
             notes=tuple(notes.lines),
         )
@@ -174,19 +177,6 @@ def _crew(
         deadline=until,
         verify=True,
         trusted_code=programs_of(each.definition for each in studies),
-    )
-
-
-def _printed(
-    told: str | Mapping[str, str], missing: Sequence[str], notes: Notes
-) -> VerificationOutcome:
-    """Of runs that are planned, and that nobody was asked to make."""
-    return VerificationOutcome(
-        ended=Outcome.PRINTED,
-        verified={},
-        missing=tuple(missing),
-        notes=tuple(notes.lines),
-        printed=told,
     )
 
 

@@ -355,18 +355,11 @@ class ArchivedStudy(Loose):
 FORMAT = "tuner study"
 VERSION = 1
 _FLOATS = ("train_loss", "val_loss", "learning_rate", "elapsed_s")
-_RUN = (
-    "trial_number",
-    "params",
-    "seed",
-    "block",
-    "place",
-    "session",
-    "plan",
-    "state",
-    "losses",
-    "worker",
+_SAME = (
+    *("name", "budget", "device_model", "retune", "without_result_s"),
+    *("code", "loss_code", "exported_by"),
 )
+_RUN = tuple(name for name in Run.model_fields if name != "result")
 ROUNDING = 1e-9
 """By how much a database may have rounded the end of a range."""
 
@@ -421,22 +414,16 @@ def from_json(text: str | bytes) -> Archive:
     codes = (study.code, definition.model_source), (study.loss_code, definition.loss_source)
     if any(code is not None and _sha256(code) != digest for code, digest in codes):
         raise ValueError("the code in it is not what its definition names by hash")
+    same: dict[str, Any] = {name: getattr(study, name) for name in _SAME}
     return Archive(
-        name=study.name,
         definition=definition,
         membership=study.search or Membership(group=study.name),
         policy=SearchPolicy.from_json(json.dumps(study.policy)),
-        budget=study.budget,
-        device_model=study.device_model,
         records=tuple(_record(trial, definition.objectives) for trial in study.trials),
         curves={int(number): _rows(curve) for number, curve in study.curves.items()},
         verifications=tuple(_run(run) for run in study.verifications),
         notes={trial.number: trial.notes for trial in study.trials if trial.notes},
-        retune=study.retune,
-        without_result_s=study.without_result_s,
-        code=study.code,
-        loss_code=study.loss_code,
-        exported_by=study.exported_by,
+        **same,
     )
 
 

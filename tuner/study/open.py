@@ -201,28 +201,13 @@ def create_or_resume(
     """The study `name`, created when it is not there, with a budget of `trials` finished trials.
 
     Without `trials`, a study keeps its budget and a new one gets `DEFAULT_TRIALS`. A new one has
-    the `membership`, or is by itself, and the `policy` from its first moment on.
+    the `membership`, or is by itself, and the `policy` from its first moment on. To be called under
+    the initialisation lock, where others may do the same.
 
     Raises:
         UsageError: a study of that name was made for another definition, data or objectives, or not
             by tuner.
     """
-    with initialisation_lock(database.address):
-        return make_or_resume(
-            database, name, definition, trials=trials, membership=membership, policy=policy
-        )
-
-
-def make_or_resume(
-    database: Database,
-    name: str,
-    definition: StudyDefinition,
-    *,
-    trials: int | None,
-    membership: Membership | None = None,
-    policy: SearchPolicy | None = None,
-) -> OpenStudy:
-    """The same as `create_or_resume`, to be called under the initialisation lock."""
     if name not in list_studies(database):
         place = membership or Membership.of_new(name)
         create_study(

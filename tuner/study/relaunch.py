@@ -31,8 +31,8 @@ from tuner.study.named import snapshot_named
 from tuner.study.open import (
     OpenStudy,
     check_resumable,
+    create_or_resume,
     list_studies,
-    make_or_resume,
     open_study,
     refuse_other_margin,
 )
@@ -292,47 +292,38 @@ def open_studies(
             study.
     """
     with initialisation_lock(database.address):
-        return _open_alone(database, asked, said, device_model=device_model, warm_start=warm_start)
-
-
-def _open_alone(
-    database: Database,
-    asked: Mapping[str, StudyDefinition],
-    said: Said,
-    *,
-    device_model: str | None,
-    warm_start: str | None,
-) -> list[Launched]:
-    plans = _planned(database, asked, said)
-    for plan in plans:
-        if plan.like is not None and device_model is not None:  # a new search's budget is not full
-            plan.like.refuse_other_device(device_model)
-        check_resumable(
-            database, plan.name, plan.definition, trials=plan.trials, device_model=device_model
-        )
-        if plan.budget is not None and "margin" in said.policy:
-            refuse_other_margin(open_study(database, plan.name), said.policy["margin"])
-    fronts = fronts_of(database, warm_start) if warm_start is not None else ()
-    for plan in plans:
-        refuse_what_saw_last_block(plan.definition, fronts)
-    studies = [
-        make_or_resume(
-            database,
-            plan.name,
-            plan.definition,
-            trials=plan.trials,
-            membership=plan.place,
-            policy=_first_policy(plan.like, said),
-        )
-        for plan in plans
-    ]
-    launched = [
-        _launched(plan, study, said, fronts) for plan, study in zip(plans, studies, strict=True)
-    ]
-    if launched and (lines := share_launched_hours(studies, said.policy)):
-        last = launched[-1]
-        launched[-1] = dataclasses.replace(last, notes=(*last.notes, *lines))
-    return launched
+        plans = _planned(database, asked, said)
+        for plan in plans:
+            if (
+                plan.like is not None and device_model is not None
+            ):  # a new search's budget is not full
+                plan.like.refuse_other_device(device_model)
+            check_resumable(
+                database, plan.name, plan.definition, trials=plan.trials, device_model=device_model
+            )
+            if plan.budget is not None and "margin" in said.policy:
+                refuse_other_margin(open_study(database, plan.name), said.policy["margin"])
+        fronts = fronts_of(database, warm_start) if warm_start is not None else ()
+        for plan in plans:
+            refuse_what_saw_last_block(plan.definition, fronts)
+        studies = [
+            create_or_resume(
+                database,
+                plan.name,
+                plan.definition,
+                trials=plan.trials,
+                membership=plan.place,
+                policy=_first_policy(plan.like, said),
+            )
+            for plan in plans
+        ]
+        launched = [
+            _launched(plan, study, said, fronts) for plan, study in zip(plans, studies, strict=True)
+        ]
+        if launched and (lines := share_launched_hours(studies, said.policy)):
+            last = launched[-1]
+            launched[-1] = dataclasses.replace(last, notes=(*last.notes, *lines))
+        return launched
 
 
 def _first_policy(like: OpenStudy | None, said: Said) -> SearchPolicy:

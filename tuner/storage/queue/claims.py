@@ -411,11 +411,6 @@ def stints(engine: Engine, study_id: int, *, trial_number: int | None = None) ->
     Raises:
         StorageError: a row of the study is damaged.
     """
-    with damage_named(engine, study_id):
-        return _stints(engine, study_id, trial_number)
-
-
-def _stints(engine: Engine, study_id: int, trial_number: int | None) -> tuple[Stint, ...]:
     c = claims.c
     query = select(claims).where(c.study_id == study_id).order_by(c.claim_id)
     with engine.connect() as connection:
@@ -424,7 +419,10 @@ def _stints(engine: Engine, study_id: int, trial_number: int | None) -> tuple[St
     next_claim: dict[str, float] = {}
     found = []
     leases = [row.leased_until for row in rows]
-    attempts = read_rows(ATTEMPTS, claims, rows)
+    with damage_named(engine, study_id):
+        attempts = read_rows(ATTEMPTS, claims, rows)
+        for each in attempts:
+            _ = each.result  # read now, while it can be said whose it is
     for row, leased_until in zip(reversed(attempts), reversed(leases), strict=True):
         recorded = row.result.recorded if row.result is not None else Recorded()
         took = _took_s(recorded)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import sys
 import time
 import traceback
@@ -315,7 +316,7 @@ def _firsts_first(searches: Sequence[Iterator[Sequence[T]]]) -> Iterator[Sequenc
 def main() -> int:
     """Returns 0 where every kernel is compiled by now."""
     parent = os.getppid()
-    order = Order.from_json(sys.stdin.read())
+    order: Order = pickle.load(sys.stdin.buffer)  # noqa: S301 - of whoever started it
     os.nice(NICE)
     torch.set_num_threads(1)
     gc.freeze()  # forked processes share what is here as long as nobody touches it

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from tuner.config import Backend, Hyperparameters
 from tuner.data.task import Task
 from tuner.files.durable import read_regular, replacing
@@ -64,38 +66,6 @@ class Order:
     searches: Sequence[Search]
     data_dir: Path | None
     jobs: int
-
-    def to_json(self) -> str:
-        searches = [
-            {"definition": each.definition.as_dict(), "task": each.task.model_dump(mode="json")}
-            for each in self.searches
-        ]
-        return json.dumps(
-            {
-                "capability": self.capability,
-                "searches": searches,
-                "data_dir": None if self.data_dir is None else str(self.data_dir),
-                "jobs": self.jobs,
-            }
-        )
-
-    @staticmethod
-    def from_json(text: str) -> Order:
-        data: Mapping[str, Any] = json.loads(text)
-        searches = [
-            Search(
-                definition=StudyDefinition.from_dict(each["definition"]),
-                task=Task.model_validate_json(json.dumps(each["task"])),
-            )
-            for each in data["searches"]
-        ]
-        major, minor = data["capability"]
-        return Order(
-            capability=(major, minor),
-            searches=searches,
-            data_dir=None if data["data_dir"] is None else Path(data["data_dir"]),
-            jobs=data["jobs"],
-        )
 
 
 def why_none(definition: StudyDefinition) -> str | None:
@@ -168,13 +138,10 @@ class Progress:
     @staticmethod
     def from_line(line: str | bytes) -> Progress:
         """Raises ValueError: it is none."""
-        data = json.loads(line)
-        if not isinstance(data, dict):
-            raise ValueError("it is no progress")  # noqa: TRY004 - as for other text that is none
-        try:
-            return Progress(**(data | {"reasons": tuple(data["reasons"])}))
-        except (TypeError, KeyError) as error:
-            raise ValueError(str(error)) from None
+        return _PROGRESS.validate_json(line)
+
+
+_PROGRESS = TypeAdapter(Progress)
 
 
 # That all kernels of a search are compiled: a file in Triton's cache, looked at without torch.
