@@ -18,7 +18,7 @@ from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
 from tuner.launch.child import EarlyWorkers
 from tuner.launch.engines.placed import PlacedWorkers
-from tuner.launch.engines.placement import Engine, WorkerCommand
+from tuner.launch.engines.placement import Engine, WorkerCommand, worker_options
 from tuner.launch.outcome import (
     Notes,
     Outcome,
@@ -156,14 +156,8 @@ class Crew:
         return task_file(self.task)
 
     def _worker_options(self) -> list[str]:
-        options = ["--verify"] if self.verify else []
-        if self.task is not None:
-            options += ["--task", self.task]
-        if self.data_dir is not None:
-            options += ["--data-dir", told_to_others(self.data_dir)]
-        if self.trusted_code:
-            options += ["--trust-code", ",".join(self.trusted_code)]
-        return options
+        data_dir = None if self.data_dir is None else told_to_others(self.data_dir)
+        return worker_options(self.verify, self.task, data_dir, self.trusted_code)
 
     def _environment(self, address: DatabaseUrl) -> dict[str, str]:
         environment = {**os.environ, STORAGE_VARIABLE: address.full()}

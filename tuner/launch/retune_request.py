@@ -91,14 +91,8 @@ class Standing:
         return ", ".join(parts) + ("" if self.asked else "; --ablate goes on")
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "stage": self.stage.value,
-            "over": self.over,
-            "done": self.done,
-            "planned": self.planned,
-            "device_s": self.device_s,
-            "left_s": self.left_s,
-        }
+        told = ("over", "done", "planned", "device_s", "left_s")
+        return {"stage": self.stage.value} | {name: getattr(self, name) for name in told}
 
 
 def over(stage: Stage, spent: Spent) -> Standing:

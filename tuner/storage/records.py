@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from optuna.trial import TrialState
@@ -81,6 +81,10 @@ class TrialResult:
     params: dict[str, Value] | None = None
     """What it was run with, where that was recorded:
     Optuna's own record of it can be changed by others."""
+
+    def noting(self, **said: Any) -> TrialResult:
+        """The same, with this in its record as well."""
+        return replace(self, recorded=replace(self.recorded, **said))
 
     def to_json(self) -> str:
         flat = self.recorded.to_flat()

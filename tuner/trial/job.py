@@ -253,9 +253,7 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult
         result = failed(StopReason.ERROR, on_one_line(error), job.device, seed)
         if not lost_context(error):
             return result
-        return dataclasses.replace(
-            result, recorded=dataclasses.replace(result.recorded, context_lost=True)
-        )
+        return result.noting(context_lost=True)
 
 
 def lost_context(error: BaseException) -> bool:

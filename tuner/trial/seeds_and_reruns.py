@@ -103,7 +103,7 @@ def combined(results: Sequence[TrialResult], seeds: int) -> TrialResult:
     last = results[-1]
     runs = [_of_a_run(run.recorded) for run in results]
     if last.state is not TrialState.COMPLETE:
-        return dataclasses.replace(last, recorded=dataclasses.replace(last.recorded, runs=runs))
+        return last.noting(runs=runs)
     values = [
         statistics.median(each) for each in zip(*(run.values or () for run in results), strict=True)
     ]
@@ -363,7 +363,7 @@ def cleanest(runs: Sequence[TrialResult]) -> TrialResult:
         return runs[0]
     best = runs[_number_of_cleanest(runs)]
     timings = [run.recorded.kept_in(In.TIMINGS) for run in runs]
-    return dataclasses.replace(best, recorded=dataclasses.replace(best.recorded, timings=timings))
+    return best.noting(timings=timings)
 
 
 def _number_of_cleanest(runs: Sequence[TrialResult]) -> int:

@@ -103,22 +103,19 @@ def _said(result: TrialResult | None, waited: Waited, why: str) -> TrialResult |
     """The result with all that was waited so far, and why its timing is not to be trusted."""
     if result is None:
         return None
-    recorded = result.recorded
     if waited.is_known:
-        recorded = dataclasses.replace(recorded, wait_s=waited.seconds)
-    if why and result.state in TIMED:
-        said = "; ".join(filter(None, (recorded.contamination, why)))
-        recorded = dataclasses.replace(recorded, contaminated=True, contamination=said)
-    return dataclasses.replace(result, recorded=recorded)
+        result = result.noting(wait_s=waited.seconds)
+    if not why or result.state not in TIMED:
+        return result
+    said = "; ".join(filter(None, (result.recorded.contamination, why)))
+    return result.noting(contaminated=True, contamination=said)
 
 
 def _with_all(runs: list[TrialResult]) -> TrialResult:
     """The last one, with the clocks of all."""
-    last = runs[-1]
     if len(runs) == 1:
-        return last
-    timings = [run.recorded.kept_in(In.TIMINGS) for run in runs]
-    return dataclasses.replace(last, recorded=dataclasses.replace(last.recorded, timings=timings))
+        return runs[0]
+    return runs[-1].noting(timings=[run.recorded.kept_in(In.TIMINGS) for run in runs])
 
 
 # A result on its way: on local disk first, then in the database, however long that takes.

@@ -43,21 +43,30 @@ class WorkerCommand:
         """The command line, from `tuner` on. It names no secret."""
         words = ["tuner", "worker", "--study", self.studies, "--keep-alive"]
         words += ["--gpu", "free"] if self.cores is None else ["--cpu", "--cores", self._cores]
-        if self.verify:
-            words.append("--verify")
-        if self.task is not None:
-            words += ["--task", str(self.task.absolute())]
-        if self.data_dir is not None:
-            words += ["--data-dir", self.data_dir]
-        if self.hang_limit_s is not None:
-            words += ["--hang-limit", f"{self.hang_limit_s:g}s"]
-        if self.trusted_code:
-            words += ["--trust-code", ",".join(self.trusted_code)]
+        limit = None if self.hang_limit_s is None else f"{self.hang_limit_s:g}s"
+        task = None if self.task is None else str(self.task.absolute())
+        words += worker_options(self.verify, task, self.data_dir, self.trusted_code, limit)
         return tuple(words)
 
     @property
     def _cores(self) -> str:
         return f"free:{self.cores}"
+
+
+def worker_options(
+    verify: bool,
+    task: str | None,
+    data_dir: str | None,
+    trusted_code: Sequence[str],
+    hang_limit: str | None = None,
+) -> list[str]:
+    """What every worker of a launch is told, as words of a command line."""
+    words = ["--verify"] if verify else []
+    told = {"--task": task, "--data-dir": data_dir, "--hang-limit": hang_limit}
+    told["--trust-code"] = ",".join(trusted_code) or None
+    return words + [
+        word for flag, value in told.items() if value is not None for word in (flag, value)
+    ]
 
 
 class PlaceState(StrEnum):

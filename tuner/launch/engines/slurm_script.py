@@ -182,6 +182,12 @@ def batch_script(
     return f"#!/bin/bash\n{told}\n{go}\n{setup}{shell}"
 
 
+_AS_IN_SLURM = (
+    *("partition", "account", "qos", "reservation", "time"),
+    *("constraint", "nodelist", "exclude"),
+)
+
+
 def _options(settings: SlurmSettings, workers: int, *, on_cpu: bool) -> Iterator[str]:
     yield "--job-name=tuner"
     yield f"--array=1-{workers}"
@@ -189,18 +195,8 @@ def _options(settings: SlurmSettings, workers: int, *, on_cpu: bool) -> Iterator
     yield "--ntasks=1"
     yield f"--cpus-per-task={cores_of(settings, on_cpu=on_cpu)}"
     gres = settings.gres or (None if on_cpu else "gpu:1")
-    named = {
-        "gres": gres,
-        "mem": settings.memory,
-        "partition": settings.partition,
-        "account": settings.account,
-        "qos": settings.qos,
-        "reservation": settings.reservation,
-        "time": settings.time,
-        "constraint": settings.constraint,
-        "nodelist": settings.nodelist,
-        "exclude": settings.exclude,
-    }
+    named = {"gres": gres, "mem": settings.memory}
+    named |= {name: getattr(settings, name) for name in _AS_IN_SLURM}
     for name, value in named.items():
         if value is not None:
             yield f"--{name}={value}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Self
 
 from optuna.trial import TrialState
@@ -259,18 +259,9 @@ RUNS = TypeAdapter(list[VerificationRun])
 
 def run_row(run: PlannedRun) -> dict[str, Any]:
     """The row of a run that waits."""
-    return {
-        "study_id": run.study_id,
-        "trial_number": run.trial_number,
-        "params": json.dumps(run.params, sort_keys=True),
-        "seed": run.seed,
-        "block": run.block,
-        "place": run.place,
-        "session": run.session,
-        "plan": json.dumps(run.plan, sort_keys=True),
-        "state": "waiting",
-        "losses": 0,
-    }
+    row = {each.name: getattr(run, each.name) for each in fields(PlannedRun)}
+    texts = {name: json.dumps(row[name], sort_keys=True) for name in ("params", "plan")}
+    return row | texts | {"state": "waiting", "losses": 0}
 
 
 def recorded_row(run: VerificationRun) -> dict[str, Any]:
@@ -278,12 +269,8 @@ def recorded_row(run: VerificationRun) -> dict[str, Any]:
     in the database that a study was exported from.
     """
     result = run.result.to_json() if run.result else None
-    return run_row(run) | {
-        "state": run.state,
-        "losses": run.losses,
-        "worker": run.worker,
-        "result": result,
-    }
+    ended = {name: getattr(run, name) for name in ("state", "losses", "worker")}
+    return run_row(run) | ended | {"result": result}
 
 
 class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):

@@ -208,10 +208,7 @@ def run_program(
             return None
         run = _Run(job, program, seed, kept, on_epoch, on_begun)
         result = run.result()
-    if result is None:
-        return None
-    waited = dataclasses.replace(result.recorded, wait_s=run.began - asked)
-    return dataclasses.replace(result, recorded=waited)
+    return None if result is None else result.noting(wait_s=run.began - asked)
 
 
 def refuse_another(job: TrialJob, program: Program) -> None:
