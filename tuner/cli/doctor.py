@@ -23,8 +23,7 @@ from tuner.devices.lock import DeviceLockError, describe_folder
 from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 from tuner.launch.engines.on_ray import connected
-from tuner.launch.engines.on_slurm import PROGRAMS
-from tuner.launch.engines.slurm_client import SlurmSilentError, ask
+from tuner.launch.engines.on_slurm import PROGRAMS, SlurmSilentError, ask
 from tuner.storage.database import open_database
 from tuner.storage.sqlite import cautions, lies_on_network
 from tuner.storage.url import absolute, parse_url

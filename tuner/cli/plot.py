@@ -133,7 +133,7 @@ def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure
     """
     from tuner.api import study_names
     from tuner.report.figures.importances import importances_figure
-    from tuner.study.named import STUDY, says_which
+    from tuner.study.snapshot import STUDY, says_which
     from tuner.verdict.compare.studies import read_studies
     from tuner.verdict.explain import explain_study
 
@@ -157,8 +157,8 @@ def _studies(names: list[str] | None, storage: str) -> Iterator[list[StudySnapsh
         UsageError: there is no such study or file.
         StorageError: the database cannot be read.
     """
-    from tuner.study.named import STUDY, names_meant, opened_if_needed, snapshot_named
     from tuner.study.open import list_studies
+    from tuner.study.snapshot import STUDY, names_meant, opened_if_needed, snapshot_named
 
     with opened_if_needed(storage) as database:
         wanted = (

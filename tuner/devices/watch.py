@@ -20,8 +20,7 @@ import psutil
 
 from tuner.devices.cpu import CpuCores
 from tuner.devices.gpu import Gpu, nvml
-from tuner.devices.lock import lock_folder
-from tuner.devices.neighbours import cuda_users, foreign_processes, is_harmless
+from tuner.devices.lock import cuda_users, foreign_processes, is_harmless, lock_folder
 
 # How often this process was stopped and went on: its clock went on all the while.
 

@@ -17,8 +17,7 @@ from tuner.devices.lock import check_folder
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
 from tuner.launch.child import EarlyWorkers
-from tuner.launch.engines.placed import PlacedWorkers
-from tuner.launch.engines.placement import Engine, WorkerCommand, worker_options
+from tuner.launch.engines.placement import Engine, PlacedWorkers, WorkerCommand, worker_options
 from tuner.launch.outcome import (
     Notes,
     Outcome,
@@ -35,10 +34,10 @@ from tuner.storage.database import initialisation_lock, open_database
 from tuner.storage.retry import RETRY_S, in_one_sentence
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
 from tuner.study.code import require_trust, with_code
-from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnFile, programs_of
 from tuner.study.relaunch import share_launched_hours
+from tuner.study.snapshot import opened_patiently
 from tuner.verdict.verified import limits_of, verifications_of
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 

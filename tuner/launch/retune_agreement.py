@@ -25,8 +25,8 @@ from tuner.spec.retune import SEARCHES, Registered, agreed
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
 from tuner.study.group import PREFIX, members_of, memberships, refuse_other_draw
-from tuner.study.named import STUDY
 from tuner.study.open import OpenStudy, open_study, registered_in
+from tuner.study.snapshot import STUDY
 from tuner.verdict.comparable import refuse_other_clocks, refuse_other_windows
 from tuner.verdict.confirmation import confirmed_studies
 from tuner.verdict.verification_plan import study_names

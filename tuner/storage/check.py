@@ -24,13 +24,6 @@ from tuner.files.durable import write_durably
 from tuner.spec.membership import ATTRIBUTE as MEMBERSHIP
 from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema
-from tuner.storage.damage import (
-    DamagedRowError,
-    cell,
-    read_rows,
-    stored_definition,
-    stored_membership,
-)
 from tuner.storage.database import reachable
 from tuner.storage.dialects import database_now, of
 from tuner.storage.optuna import rows as optuna_rows
@@ -48,7 +41,14 @@ from tuner.storage.optuna.private import (
 from tuner.storage.optuna.trials import ROWS, trial_rows, user_attributes
 from tuner.storage.queue.epochs import EPOCHS
 from tuner.storage.queue.verifications import RUNS
-from tuner.storage.records import ATTEMPTS
+from tuner.storage.records import (
+    ATTEMPTS,
+    DamagedRowError,
+    cell,
+    read_rows,
+    stored_definition,
+    stored_membership,
+)
 from tuner.storage.schema import claims, epochs, studies, verifications, workers
 from tuner.storage.url import DatabaseUrl
 

@@ -22,7 +22,6 @@ from tuner.spec.margin import checked_margin
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
-from tuner.storage.damage import stored_definition, stored_membership
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
 from tuner.storage.optuna.private import storage_of, study_id_of
@@ -30,7 +29,7 @@ from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.epochs import EpochTable
 from tuner.storage.queue.roster import Roster
 from tuner.storage.queue.verifications import Verifications
-from tuner.storage.records import Claim
+from tuner.storage.records import Claim, stored_definition, stored_membership
 from tuner.storage.schema import studies
 from tuner.study.create import MEMBERSHIP, create_study, leftover, refuse_if_different
 

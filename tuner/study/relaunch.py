@@ -27,7 +27,6 @@ from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.private import names_by_id, replace_constraints
 from tuner.storage.schema import studies
 from tuner.study.group import asked_searches, memberships
-from tuner.study.named import snapshot_named
 from tuner.study.open import (
     OpenStudy,
     check_resumable,
@@ -37,6 +36,7 @@ from tuner.study.open import (
     refuse_other_margin,
 )
 from tuner.study.results import TrialRecord
+from tuner.study.snapshot import snapshot_named
 
 # Which studies share a limit of device hours: those that any launch has limited together, until
 # one lifts it.

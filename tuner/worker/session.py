@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.lock import DeviceLockError, lock_folder
-from tuner.devices.neighbours import signed_in
+from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
 from tuner.storage.database import open_database
@@ -24,8 +23,8 @@ from tuner.storage.sqlite import cautions
 from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
 from tuner.study.data_file import data_of
-from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
+from tuner.study.snapshot import opened_patiently
 from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, nothing_collected
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat

@@ -32,11 +32,10 @@ from sqlalchemy import ColumnElement, Connection, Engine, or_, select
 
 from tuner.config import Value
 from tuner.errors import StudyGoneError
-from tuner.storage.damage import cell, damage_named, read_rows
 from tuner.storage.optuna.private import PARAMS, TRIAL_SYSTEM, TRIAL_USER, TRIALS
 from tuner.storage.optuna.rows import ENQUEUED, beside_study
 from tuner.storage.optuna.trials import FEW, bare_trials, part_rows, reading
-from tuner.storage.records import ATTEMPTS, Attempt
+from tuner.storage.records import ATTEMPTS, Attempt, cell, damage_named, read_rows
 from tuner.storage.schema import claims, studies
 
 ORIGINS: Mapping[str, type] = {"default": bool, "warm_start": str, "copied_from": str}

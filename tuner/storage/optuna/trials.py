@@ -37,7 +37,6 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from tuner.files.plain import UNREADABLE, Loose
-from tuner.storage.damage import read_rows
 from tuner.storage.dialects import READING
 from tuner.storage.optuna.private import (
     DIRECTIONS,
@@ -52,6 +51,7 @@ from tuner.storage.optuna.private import (
     VALUES,
     as_stored,
 )
+from tuner.storage.records import read_rows
 
 # Studies and their attributes, read from Optuna's tables in plain SQL.
 

@@ -24,13 +24,22 @@ from sqlalchemy import ColumnElement, Connection, Engine, Label, Row, func, inse
 from tuner.errors import StudyGoneError
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.damage import cell, damage_named, read_rows
 from tuner.storage.database import Database
 from tuner.storage.dialects import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import Queue
-from tuner.storage.records import ATTEMPTS, Attempt, Claim, Counts, TrialResult, device_seconds
+from tuner.storage.records import (
+    ATTEMPTS,
+    Attempt,
+    Claim,
+    Counts,
+    TrialResult,
+    cell,
+    damage_named,
+    device_seconds,
+    read_rows,
+)
 from tuner.storage.schema import claims, studies
 
 # What of a study decides whether one more trial may be claimed, as columns of a single statement.

@@ -25,12 +25,11 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, select
 
 from tuner.files.plain import Strict
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.damage import cell, damage_named
 from tuner.storage.dialects import database_now
 from tuner.storage.optuna.private import ids_of, read_notes, write_note
 from tuner.storage.queue.leased_queue import HEARTBEATS_PER_LEASE, LEASE_S
 from tuner.storage.queue.roster import SILENT_AFTER_S
-from tuner.storage.records import TrialResult, attempt_seconds, device_seconds
+from tuner.storage.records import TrialResult, attempt_seconds, cell, damage_named, device_seconds
 from tuner.storage.schema import claims, studies, verifications, workers
 
 # Seconds for which some studies had devices, of all that has ended: with a result or without.

@@ -24,12 +24,19 @@ from tuner.errors import StudyGoneError
 from tuner.files.plain import Count, Label, Loose, read_json
 from tuner.record import Recorded
 from tuner.spec.ranges import ChoiceValue
-from tuner.storage.damage import damage_named, from_text, read_rows
 from tuner.storage.dialects import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import Queue
-from tuner.storage.records import Counts, RunTicket, TrialResult, device_seconds
+from tuner.storage.records import (
+    Counts,
+    RunTicket,
+    TrialResult,
+    damage_named,
+    device_seconds,
+    from_text,
+    read_rows,
+)
 from tuner.storage.schema import studies, verifications
 
 # A verification run as a record and as a row.

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from tuner.errors import UsageError
 from tuner.study.group import searches_of
-from tuner.study.named import (
+from tuner.study.snapshot import (
     STUDY,
+    StudySnapshot,
     names_meant,
     opened_if_needed,
     says_which,
     snapshot_named,
 )
-from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.verification_plan import study_names
 
 DEFAULT = "default"

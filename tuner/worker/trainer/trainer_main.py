@@ -16,8 +16,7 @@ from tuner.config import EpochRecord, StopReason
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.gpu import nvml
-from tuner.devices.lock import DeviceLockError, lock_folder
-from tuner.devices.neighbours import signed_in
+from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
 from tuner.spec.membership import seed_of_trial
