@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from tuner.errors import UsageError
 from tuner.estimate.foretold import SearchForetold
@@ -118,15 +119,9 @@ def agreed_again(
 
 def _unsaid(request: RetuneRequest) -> RetuneRequest:
     """The same without what is registered: for a call that goes on with what is there."""
-    return dataclasses.replace(
-        request,
-        against=None,
-        searches=None,
-        trials=None,
-        budget_s=None,
-        margin=None,
-        confirm_seeds=None,
-    )
+    said = [name for name in Registered.model_fields if hasattr(request, name)]
+    nothing: dict[str, Any] = dict.fromkeys(said)
+    return dataclasses.replace(request, **nothing)
 
 
 def register(agreed: Agreement, study: OpenStudy, retune: Registered) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import optuna
 from optuna.study import Study
 from optuna.trial import FrozenTrial
-from sqlalchemy import select, update
+from sqlalchemy import Column, select, update
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
@@ -113,9 +113,7 @@ class OpenStudy:
         Raises:
             StorageError: a newer tuner wrote it.
         """
-        query = select(studies.c.policy).where(studies.c.study_id == self.study_id)
-        with self.database.engine.connect() as connection:
-            return SearchPolicy.from_json(connection.execute(query).scalar_one(), self.name)
+        return SearchPolicy.from_json(self._stored(studies.c.policy), self.name)
 
     def set_policy(self, policy: SearchPolicy) -> None:
         """Change it; running workers follow with their next trial."""
@@ -125,10 +123,13 @@ class OpenStudy:
 
     def device_model(self) -> str | None:
         """The device model whose clock this study's times are on; None before the first trial."""
-        query = select(studies.c.device_model).where(studies.c.study_id == self.study_id)
-        with self.database.engine.connect() as connection:
-            model: str | None = connection.execute(query).scalar_one()
+        model: str | None = self._stored(studies.c.device_model)
         return model
+
+    def _stored(self, column: Column[Any]) -> Any:
+        query = select(column).where(studies.c.study_id == self.study_id)
+        with self.database.engine.connect() as connection:
+            return connection.execute(query).scalar_one()
 
     def bind_device_model(self, model: str) -> None:
         """Bind the study to `model` if it is bound to none yet.

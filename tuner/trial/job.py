@@ -180,6 +180,32 @@ def on_device(recorded: Recorded, device: Gpu | CpuCores) -> Recorded:
 
 
 @dataclass(slots=True)
+class Waited:
+    """Told by whoever waits (`TrialJob.on_wait`), and tells it on. Any thread may ask."""
+
+    tell: Callable[[bool], None] = lambda _waits: None
+    is_known: bool = False
+    """Somebody has said whether it waits."""
+    _before_s: float = 0.0
+    _since: float | None = None
+
+    def told(self, waits: bool) -> None:
+        """A wait begins, or is over."""
+        now = time.perf_counter()
+        if self._since is not None:
+            self._before_s += now - self._since
+        self._since = now if waits else None
+        self.is_known = True
+        self.tell(waits)
+
+    @property
+    def seconds(self) -> float:
+        """With those of a wait that goes on."""
+        since = self._since
+        return self._before_s + (0.0 if since is None else time.perf_counter() - since)
+
+
+@dataclass(slots=True)
 class TimeLeft:
     """Of `may_take_s` seconds from now on; None: no end. Waits for a device do not count.
 
@@ -188,28 +214,26 @@ class TimeLeft:
 
     may_take_s: float | None = None
     on_wait: Callable[[bool], None] = lambda _waits: None
-    _waited_s: float = 0.0
-    _waits_since: float | None = None
+    _waited: Waited = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self._waited = Waited(self.on_wait)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """For a device that somebody else may have."""
-        self._waits_since = time.perf_counter()
-        self.on_wait(True)
+        self._waited.told(True)
         try:
             yield
         finally:
-            self._waited_s += time.perf_counter() - self._waits_since
-            self._waits_since = None
-            self.on_wait(False)
+            self._waited.told(False)
 
     @property
     def seconds(self) -> float | None:
         if self.may_take_s is None:
             return None
-        now = time.perf_counter() if self._waits_since is None else self._waits_since
-        return self.may_take_s - (now - self._began - self._waited_s)
+        return self.may_take_s - (time.perf_counter() - self._began - self._waited.seconds)
 
     @property
     def is_over(self) -> bool:

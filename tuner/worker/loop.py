@@ -29,7 +29,7 @@ from tuner.storage.queue.roster import Roster
 from tuner.storage.records import Claim, RunTicket, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
-from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, failed, survived
+from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, Waited, failed, survived
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import WAITING, Heartbeat
 from tuner.worker.outages import Retry
@@ -37,7 +37,7 @@ from tuner.worker.paths import Outbox, WorkerPaths, deliver, forget_trials, tidy
 from tuner.worker.process import ContextLostError, StopFlag
 from tuner.worker.registration import new_name, registered
 from tuner.worker.trial_source import TrialSource
-from tuner.worker.work_source import Piece, Source, Turn, Waited, WorkerContext
+from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 # A training that has its device alone among all workers of the database, or else says so.
 

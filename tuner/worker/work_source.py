@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,7 +32,7 @@ from tuner.storage.records import Claim, RunTicket, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
 from tuner.storage.schema import backend_choices
 from tuner.study.open import OpenStudy
-from tuner.trial.job import TrialJob
+from tuner.trial.job import TrialJob, Waited
 from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.outages import Retry
 from tuner.worker.paths import Outbox, WorkerPaths
@@ -290,32 +289,6 @@ class Source(ABC):
 
 
 # How long a piece of work has waited for its device, which somebody else had.
-
-
-@dataclass(slots=True)
-class Waited:
-    """Told by whoever waits (`TrialJob.on_wait`), and tells it on. Any thread may ask."""
-
-    tell: Callable[[bool], None] = lambda _waits: None
-    is_known: bool = False
-    """Somebody has said whether it waits."""
-    _before_s: float = 0.0
-    _since: float | None = None
-
-    def told(self, waits: bool) -> None:
-        """A wait begins, or is over."""
-        now = time.perf_counter()
-        if self._since is not None:
-            self._before_s += now - self._since
-        self._since = now if waits else None
-        self.is_known = True
-        self.tell(waits)
-
-    @property
-    def seconds(self) -> float:
-        """With those of a wait that goes on."""
-        since = self._since
-        return self._before_s + (0.0 if since is None else time.perf_counter() - since)
 
 
 # What a worker's trainings may take of the device hours that their studies share.

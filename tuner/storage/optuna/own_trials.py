@@ -248,23 +248,23 @@ class OwnTrials:
     ) -> FrozenTrial:
         if params is None:
             params = self._complete(self._fitting(found.params)) if found is not None else {}
+        own = self._distributions
+        seen: dict[str, Any] = {"user_attrs": {}, "system_attrs": {}}
+        if found is not None:
+            seen = {name: dict(getattr(found, name)) for name in seen}
+        ended = found is not None and state.is_finished()
         return FrozenTrial(
             number=number,
             state=state,
             value=None,
             values=None,
-            datetime_start=found.datetime_start if found is not None else None,
-            datetime_complete=found.datetime_complete
-            if found is not None and state.is_finished()
-            else None,
+            datetime_start=found.datetime_start if found else None,
+            datetime_complete=found.datetime_complete if found and ended else None,
             params=params,
-            distributions={
-                name: self._distributions[name] for name in params if name in self._distributions
-            },
-            user_attrs=dict(found.user_attrs) if found is not None else {},
-            system_attrs=dict(found.system_attrs) if found is not None else {},
+            distributions={name: own[name] for name in params if name in own},
             intermediate_values={},
             trial_id=trial_id,
+            **seen,
         )
 
     def _fitting(self, params: Any) -> dict[str, Any]:

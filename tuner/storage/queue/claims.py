@@ -27,17 +27,15 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
 from tuner.storage.dialects import database_now
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.queue.gpu_hours import GpuHours
+from tuner.storage.queue.gpu_hours import FinishedTimes, GpuHours
 from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.records import (
     ATTEMPTS,
     Attempt,
     Claim,
     Counts,
-    TrialResult,
     cell,
     damage_named,
-    device_seconds,
     read_rows,
 )
 from tuner.storage.schema import claims, studies
@@ -82,13 +80,12 @@ def limits_gpu_hours(policy: str | None) -> bool:
 class SpentTime:
     """Of the claims that `mine` selects."""
 
-    def __init__(self, mine: ColumnElement[bool], engine: Engine, study_id: int, name: str) -> None:
+    def __init__(self, mine: ColumnElement[bool], engine: Engine, name: str) -> None:
         """`name` is the study's."""
-        self._engine, self._study_id, self._name = engine, study_id, name
+        self._engine, self._name = engine, name
         self.last_hours: GpuHours | None = None
         """The limit of device hours that was last asked for."""
-        self._finished = mine & (claims.c.state == "finished")
-        self._took: dict[int, tuple[int, float]] = {}
+        self._mine, self._times = mine, FinishedTimes()
 
     def is_up(self, connection: Connection, seen: Row[Any]) -> bool:
         """Whether the search has had its time."""
@@ -120,19 +117,10 @@ class SpentTime:
         """Of all of them. `beside` are seconds, by trial number, of trials that may not be stored
         yet: each counts once.
         """
-        c = claims.c
-        there = set(connection.execute(select(c.claim_id).where(self._finished)).scalars())
-        if new := sorted(there - self._took.keys()):
-            query = select(c.claim_id, c.trial_number, c.result).where(self._finished)
-            for row in connection.execute(query.where(c.claim_id.in_(new))):
-                named = damage_named(self._engine, self._study_id)
-                with named, cell("tuner_claims.result", row.trial_number):
-                    result = TrialResult.from_json(row.result)
-                self._took[row.claim_id] = row.trial_number, device_seconds(result.recorded)
-        known = [self._took[claim] for claim in there]
-        stored = {number for number, _ in known}
+        took = self._times.of(connection, claims.c.claim_id, self._mine).values()
+        stored = {each.trial_number for each in took}
         more = (s for number, s in (beside or {}).items() if number not in stored)
-        return sum(seconds for _, seconds in known) + sum(more)
+        return sum(each.whole_s for each in took) + sum(more)
 
 
 _SET_ASIDE_BY = "tuner"
@@ -152,7 +140,7 @@ class Ledger(Queue[Claim, Claim]):
         super().__init__(database.engine, claims.c.claim_id, claims.c.study_id == study_id)
         self._name = name or f"number {study_id}"
         self._study_id, self._made_at = study_id, made_at
-        self.spent = SpentTime(self._mine, database.engine, study_id, self._name)
+        self.spent = SpentTime(self._mine, database.engine, self._name)
 
     # -- budget ------------------------------------------------------------------------------------
 

@@ -44,15 +44,44 @@ class _Took:
     """What a result says: of all of it, and of the attempt that came to it."""
 
     work: _Work
+    trial_number: int
     whole_s: float
     attempt_s: float
 
 
-class EndedTime:
-    """Results are read once: they never change."""
+class FinishedTimes:
+    """What finished claims took. Results are read once: they never change."""
 
     def __init__(self) -> None:
         self._took: dict[tuple[str, int], _Took] = {}
+
+    def of(
+        self, connection: Connection, key: Column[int], mine: ColumnElement[bool]
+    ) -> dict[int, _Took]:
+        """Of those rows of a table that are `mine`, by their `key`."""
+        c, table = key.table.c, key.table.name
+        finished = select(key).where(mine & (c.state == "finished"))
+        there = set(connection.execute(finished).scalars())
+        if new := sorted(each for each in there if (table, each) not in self._took):
+            query = select(key, c.study_id, c.trial_number, c.result).where(key.in_(new))
+            for number, study_id, trial_number, text in connection.execute(query):
+                named = damage_named(connection.engine, study_id)
+                with named, cell(f"{table}.result", trial_number):
+                    recorded = TrialResult.from_json(text).recorded
+                self._took[table, number] = _Took(
+                    work=(study_id, trial_number) if table == claims.name else f"run {number}",
+                    trial_number=trial_number,
+                    whole_s=device_seconds(recorded),
+                    attempt_s=attempt_seconds(recorded),
+                )
+        return {each: self._took[table, each] for each in there}
+
+
+class EndedTime(FinishedTimes):
+    """What studies took, with what came to no result."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._work: dict[str, _Work] = {}
 
     def seconds(
@@ -69,7 +98,10 @@ class EndedTime:
         for token, seconds in spent.items():
             earlier[works[token]] = earlier.get(works[token], 0.0) + seconds
         total = 0.0
-        for took in self._finished(connection, ids):
+        trials, runs = claims.c, verifications.c
+        finished = [*self.of(connection, trials.claim_id, trials.study_id.in_(ids)).values()]
+        finished += self.of(connection, runs.run_id, runs.study_id.in_(ids)).values()
+        for took in finished:
             total += max(took.whole_s, took.attempt_s + earlier.pop(took.work, 0.0))
         return total + sum(earlier.values())
 
@@ -77,30 +109,6 @@ class EndedTime:
     def usual_s(self) -> float:
         """What half of those that have a result took at most; 0 before the first."""
         return statistics.median(e.whole_s for e in self._took.values()) if self._took else 0.0
-
-    def _finished(self, connection: Connection, ids: Sequence[int]) -> list[_Took]:
-        trials, runs = claims.c, verifications.c
-        there = self._read(connection, "trial", trials.claim_id, trials.study_id.in_(ids))
-        return there + self._read(connection, "run", runs.run_id, runs.study_id.in_(ids))
-
-    def _read(
-        self, connection: Connection, kind: str, key: Column[int], mine: ColumnElement[bool]
-    ) -> list[_Took]:
-        c = key.table.c
-        finished = select(key).where(mine & (c.state == "finished"))
-        there = set(connection.execute(finished).scalars())
-        if new := sorted(each for each in there if (kind, each) not in self._took):
-            query = select(key, c.study_id, c.trial_number, c.result).where(key.in_(new))
-            for number, study_id, trial_number, text in connection.execute(query):
-                named = damage_named(connection.engine, study_id)
-                with named, cell(f"{key.table.name}.result", trial_number):
-                    recorded = TrialResult.from_json(text).recorded
-                self._took[kind, number] = _Took(
-                    work=(study_id, trial_number) if kind == "trial" else f"run {number}",
-                    whole_s=device_seconds(recorded),
-                    attempt_s=attempt_seconds(recorded),
-                )
-        return [self._took[kind, each] for each in there]
 
     def _works_of(
         self, connection: Connection, tokens: Mapping[str, object]

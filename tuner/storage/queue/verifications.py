@@ -26,14 +26,13 @@ from tuner.record import Recorded
 from tuner.spec.ranges import ChoiceValue
 from tuner.storage.dialects import database_now
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.queue.gpu_hours import GpuHours
+from tuner.storage.queue.gpu_hours import FinishedTimes, GpuHours
 from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.records import (
     Counts,
     RunTicket,
     TrialResult,
     damage_named,
-    device_seconds,
     from_text,
     read_rows,
 )
@@ -297,7 +296,7 @@ class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
         mine = verifications.c.study_id.in_(list(study_ids))
         super().__init__(engine, verifications.c.run_id, mine)
         self._known = known or {}
-        self._took: dict[int, float] = {}
+        self._times = FinishedTimes()
         self.limits = limits or {}
         """Of device time, by the number of the study; those that share one have the same."""
 
@@ -377,16 +376,10 @@ class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
         c = verifications.c
         mine = c.session == session
         with self._engine.connect() as connection:
-            rows = connection.execute(select(c.run_id, c.state).where(mine)).all()
-            there = {row.run_id for row in rows if row.state == "finished"}
-            if new := sorted(there - self._took.keys()):
-                for row in connection.execute(select(verifications).where(c.run_id.in_(new))).all():
-                    result = self._read(row).result
-                    assert result is not None, "it has finished"
-                    self._took[row.run_id] = device_seconds(result.recorded)
-        of_it = {row.run_id for row in rows}
-        more = (s for run, s in (beside or {}).items() if run in of_it - there)
-        return sum(self._took[run] for run in there) + sum(more)
+            of_it = set(connection.execute(select(c.run_id).where(mine)).scalars())
+            took = self._times.of(connection, c.run_id, mine)
+        more = (s for run, s in (beside or {}).items() if run in of_it - took.keys())
+        return sum(each.whole_s for each in took.values()) + sum(more)
 
     def counts(self) -> Counts:
         """Runs: planned (without skipped ones), running and finished.
