@@ -13,7 +13,7 @@ from tuner.cli.foreground import stopped_by_signals
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 from tuner.launch import Outcome, StopRequests, Supervisor
-from tuner.launch.verification import VerificationWork
+from tuner.launch.outcome import VerificationWork
 from tuner.storage import dialects
 from tuner.storage.database import open_database
 from tuner.storage.queue import leased_queue

@@ -31,7 +31,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.equal_backends.differences import Run, compare, table
 from benchmarks.shared.circumstances import QUICK, circumstances, heading, write
 from benchmarks.shared.data_folder import add_data_dir
-from tuner.trial.provenance import versions
+from tuner.trial.run import versions
 
 USUAL_S = 60.0
 """A training that is begun may take this, sharing the GPU; later ones what the longest of its process took."""
@@ -46,7 +46,7 @@ def child(options: argparse.Namespace) -> None:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
-    from tuner.trial.provenance import git_revision
+    from tuner.trial.run import git_revision
 
     backend, seeds = options.child
     data = to_device(prepare(load_task(options.task), data_dir=options.data_dir), options.device)

@@ -28,7 +28,7 @@ from tuner.estimate.cost_model import (
 from tuner.estimate.foretold import Ended, default_is_cut
 from tuner.search.history import configuration
 from tuner.search.methods import method_of, prunes
-from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.records import device_seconds
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord, is_cut
 

@@ -127,8 +127,8 @@ def trained(
     from tuner.estimate.cost_model import hyperparameters_of
     from tuner.training.engines.measure import what_auto_means
     from tuner.training.fit import fit
-    from tuner.trial.device_data import on_device
     from tuner.trial.run import run_config
+    from tuner.worker.trainer.on_device import on_device
 
     if definition.data_hash not in _DATA:
         _DATA.clear()

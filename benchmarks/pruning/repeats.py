@@ -33,7 +33,7 @@ from tuner.pareto import Point
 from tuner.search.bounds import Caution, FinishedTrial
 from tuner.search.history import Configuration, configuration
 from tuner.search.pruning import Pruner
-from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.records import device_seconds
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import snapshot

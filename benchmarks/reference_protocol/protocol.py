@@ -27,7 +27,7 @@ from tuner.data.windows import DeviceData, to_device
 from tuner.models.names import builtin_names
 from tuner.spec.study_file import load_study_file
 from tuner.training import evaluate, fit
-from tuner.trial.provenance import versions
+from tuner.trial.run import versions
 
 TEAM = {
     "original": (47, 88.0, 1.87, 0.226, 0.809),

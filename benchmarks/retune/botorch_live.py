@@ -33,7 +33,7 @@ from optuna.trial import FrozenTrial, TrialState
 sys.path.append(str(Path(__file__).parents[2]))
 from tuner.cli.main import main as tuner_main
 from tuner.config import Value
-from tuner.launch.retune_steps import MOST_TRIALS
+from tuner.launch.retune_agreement import MOST_TRIALS
 from tuner.search.cube import WholeSpaceSampler
 from tuner.search.history import known_params
 from tuner.search.past_runs import Place, place_of
@@ -42,7 +42,7 @@ from tuner.spec.membership import Membership, name_of_search
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.space import SearchSpace
 from tuner.storage.database import open_database
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import VerificationRun
 from tuner.storage.url import absolute, parse_url
 from tuner.study.create import create_study
 from tuner.study.open import OpenStudy, list_studies, open_study

@@ -25,7 +25,7 @@ from benchmarks.shared.marked_sections import replaced
 from tuner.report.figures.draw import draw
 from tuner.report.figures.save import save
 from tuner.report.terminal.retuning import COST, verdict_sections
-from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.records import device_seconds
 from tuner.study.archive import read_archive
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.compare.findings import Report, compare

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from tuner.trial.provenance import git_revision, versions
+from tuner.trial.run import git_revision, versions
 
 QUICK = Path(__file__).parents[2] / "notebooks" / "data"
 """A task and variants so small that a trial on a CPU takes a second: for dry runs."""

@@ -33,7 +33,7 @@ from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.spec.study_file import load_study_file
 from tuner.training import evaluate, fit
-from tuner.trial.provenance import git_revision, versions
+from tuner.trial.run import git_revision, versions
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "fp32": {},

@@ -31,7 +31,7 @@ from benchmarks.retune.report import read
 from benchmarks.verdict.priors import PRIORS, Prior, believing
 from benchmarks.verdict.simulation_files import publish
 from tuner.spec.margin import MARGIN
-from tuner.storage.queue.runs import stands_apart
+from tuner.storage.queue.verifications import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.known_runs import Run, default_of, runs_of

@@ -18,7 +18,7 @@ from tuner.api import load_data, load_study
 from tuner.config import Hyperparameters
 from tuner.spec.membership import seed_of_trial
 from tuner.storage.database import open_database
-from tuner.storage.queue.stints import stints
+from tuner.storage.queue.claims import stints
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
 from tuner.study.results import TrialRecord

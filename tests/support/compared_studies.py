@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.support.drawn_verifications import drawn_result
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import VerificationRun
 from tuner.storage.records import TrialResult
 from tuner.study.snapshot import StudySnapshot
 from tuner.trial.job import TrialJob

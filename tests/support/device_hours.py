@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.storage.queue.gpu_hours import GpuHours
-from tuner.storage.queue.runs import PlannedRun
+from tuner.storage.queue.verifications import PlannedRun
 from tuner.study.open import OpenStudy
 from tuner.verdict.verified import limits_of, verifications_of
 

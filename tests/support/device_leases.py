@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from tests.support.in_process_worker import DEVICE
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.storage.queue.device_leases import DeviceLeases
 from tuner.storage.schema import device_leases
 from tuner.study.open import OpenStudy

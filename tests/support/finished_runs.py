@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 
 from tuner.config import Value
 from tuner.record import Recorded
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import VerificationRun
 from tuner.storage.records import TrialResult
 
 NOTHING: Mapping[str, Value] = MappingProxyType({})

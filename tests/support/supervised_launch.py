@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tuner.devices import CpuCores
 from tuner.launch import Outcome, Supervisor, supervisor
-from tuner.launch.child import EarlyWorkers, no_early_workers
+from tuner.launch.child import EarlyWorkers
 from tuner.storage.records import Counts
 
 
@@ -61,7 +62,7 @@ class Launch:
     deliver: Callable[[], object] = lambda: None
     ticks: int = 0
     started: list[str] = field(default_factory=list)
-    early: EarlyWorkers = field(default_factory=no_early_workers)
+    early: EarlyWorkers = field(default_factory=EarlyWorkers)
 
     def run(self, on_tick: Callable[[Launch], None] = lambda launch: None) -> Outcome:
         def tick() -> None:
@@ -69,7 +70,7 @@ class Launch:
             on_tick(self)
 
         return Supervisor(
-            studies=[Study(self.queue)],
+            studies=cast("Any", [Study(self.queue)]),
             devices=[CpuCores((core,)) for core in range(self.devices)],
             worker_options=["--"],
             environment={},

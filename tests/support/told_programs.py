@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tuner.data.task import demo_task
-from tuner.trial.program.program_lines import EpochSaid, Final, Said, read_line
+from tuner.trial.program.program_process import EpochSaid, Final, Said, read_line
 
 
 @dataclass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.trial.provenance import git_revision
+from tuner.trial.run import git_revision
 
 CHECKOUT = Path(__file__).parents[2]
 

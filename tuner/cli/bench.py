@@ -230,7 +230,7 @@ def _circumstances(
 ) -> Circumstances:
     from tuner.bench.entrants import library_versions
     from tuner.bench.report import Circumstances
-    from tuner.trial.provenance import git_revision, versions
+    from tuner.trial.run import git_revision, versions
 
     found = versions() | library_versions()
     return Circumstances(

@@ -22,12 +22,11 @@ from tuner.devices.lock import DeviceLockError, describe_folder
 from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 from tuner.launch.engines.on_ray import connected
-from tuner.launch.engines.on_slurm import PROGRAMS
-from tuner.launch.engines.slurm_client import SlurmSilentError, ask
+from tuner.launch.engines.on_slurm import PROGRAMS, SlurmSilentError, ask
 from tuner.storage.database import open_database
-from tuner.storage.location import cautions, lies_on_network
+from tuner.storage.sqlite import cautions, lies_on_network
 from tuner.storage.url import absolute, parse_url
-from tuner.trial.ahead.ready_stamp import cache_folder
+from tuner.trial.ahead.compile_order import cache_folder
 from tuner.version import __version__
 
 # What works on this machine, and the remedy for what does not.
@@ -351,7 +350,7 @@ def doctor(
 
 def _engine(on: str, storage: str) -> list[Check]:
     """What is to be said of an engine. Raises UsageError where it is none."""
-    from tuner.launch.engines.engines import KUBERNETES, RAY, refuse_unknown
+    from tuner.launch.where import KUBERNETES, RAY, refuse_unknown
 
     refuse_unknown(on)
     if on.startswith(RAY):

@@ -319,7 +319,7 @@ def _of_variant(
 
 def _ends(options: EstimateOptions, budget_s: float | None) -> tuple[int, float | None]:
     """After how many trials a search ends, and after how many seconds on devices."""
-    from tuner.launch.retune_steps import ends_of_search
+    from tuner.launch.retune_agreement import ends_of_search
     from tuner.search.methods import method_of
     from tuner.spec.retune import SEARCHES
 

@@ -113,12 +113,12 @@ def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure
     """
     from tuner.api import study_names
     from tuner.report.figures.draw import importances_figure
-    from tuner.study.named import PREFIX, says_which
+    from tuner.study.snapshot import STUDY, says_which
     from tuner.verdict.compare.studies import read_studies
     from tuner.verdict.explain import explain_study
 
     wanted = study_names(storage=storage) if names is None else names
-    known = [name if names is not None and says_which(name) else PREFIX + name for name in wanted]
+    known = [name if names is not None and says_which(name) else STUDY + name for name in wanted]
     studies = read_studies(known, task="", storage=storage)
     shares = {
         f"{study.name}: {objective}" if len(studies) > 1 else objective: share
@@ -137,12 +137,12 @@ def _studies(names: list[str] | None, storage: str) -> Iterator[list[StudySnapsh
         UsageError: there is no such study or file.
         StorageError: the database cannot be read.
     """
-    from tuner.study.named import PREFIX, names_meant, opened_if_needed, snapshot_named
     from tuner.study.open import list_studies
+    from tuner.study.snapshot import STUDY, names_meant, opened_if_needed, snapshot_named
 
     with opened_if_needed(storage) as database:
         wanted = (
-            [PREFIX + name for name in list_studies(database())]
+            [STUDY + name for name in list_studies(database())]
             if names is None
             else [each for name in names for each in names_meant(name, database)]
         )

@@ -20,9 +20,9 @@ from tuner.spec.retune import Registered
 from tuner.spec.study_settings import StudySettings
 
 if TYPE_CHECKING:
+    from tuner.launch.outcome import StopRequests
     from tuner.launch.retune import RetuneOutcome, RetuneRequest
     from tuner.launch.retune_request import Standing
-    from tuner.launch.stopping import StopRequests
     from tuner.report.terminal.retuning import StageLines
     from tuner.study.open import OpenStudy
 
@@ -68,8 +68,8 @@ def retune(options: RetuneOptions) -> int:
     """
     request = _request(options)
     from tuner.cli.foreground import EXIT_CODES
+    from tuner.launch.outcome import StopRequests
     from tuner.launch.retune import run
-    from tuner.launch.stopping import StopRequests
     from tuner.report.terminal.retuning import StageLines
 
     page = _page(options, request)

@@ -56,7 +56,7 @@ class Ended:
 def tell(ended: Ended, output: Path, *, as_json: bool) -> None:
     """What the seeds came to, and which files hold the best of them."""
     from tuner.export.train import best_of, files_of
-    from tuner.study.baselines import in_words
+    from tuner.study.results import in_words
 
     kept, files = best_of(ended.trained), files_of(output)
     if as_json:

@@ -59,7 +59,7 @@ def warm(options: WarmOptions) -> int:
     """
     from tuner.devices.common_files import who_may_change
     from tuner.launch.background import missing_of
-    from tuner.trial.ahead.ready_stamp import cache_folder
+    from tuner.trial.ahead.compile_order import cache_folder
 
     capability = _capability(options.capability)
     cache = cache_folder(os.environ)
@@ -177,8 +177,7 @@ def _counts(
     searches: Sequence[Search], capability: Capability, cache: Path, warmed: _Warmed | None
 ) -> Progress:
     """What is ready for all of the searches, also for those that nothing was to be done for."""
-    from tuner.trial.ahead.compile_order import Progress
-    from tuner.trial.ahead.ready_stamp import read_stamp, stamp_path
+    from tuner.trial.ahead.compile_order import Progress, read_stamp, stamp_path
 
     stamps = [read_stamp(stamp_path(cache, each, capability)) for each in searches]
     names = {name for stamp in stamps if stamp is not None for name in stamp.kernels}

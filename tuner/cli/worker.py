@@ -127,7 +127,7 @@ def _kept(options: WorkerOptions, device: Gpu | CpuCores, storage: str, folder: 
     from tuner.cli.foreground import EXIT_CODES, stopped_by_signals
     from tuner.display.terminal import log_to_stderr
     from tuner.launch import StopRequests
-    from tuner.launch.kept_worker import KeptWorker, keep
+    from tuner.launch.crew import KeptWorker, keep
 
     log_to_stderr()
     stop = StopRequests()

@@ -26,7 +26,7 @@ from tuner.estimate.work_ahead import (
 from tuner.search.history import configuration
 from tuner.search.methods import method_of, prunes
 from tuner.spec.definition import StudyDefinition
-from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.records import device_seconds
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, is_cut, read_results
 

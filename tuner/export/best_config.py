@@ -32,8 +32,7 @@ from tuner.models.of_neuralforecast.library_source import (
 from tuner.models.readings import reading_of
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership, seeds_of
-from tuner.study.baselines import loses
-from tuner.study.results import TrialRecord
+from tuner.study.results import TrialRecord, loses
 from tuner.study.throughput import windows_of_an_epoch
 from tuner.version import __version__
 

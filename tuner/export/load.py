@@ -18,10 +18,10 @@ from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import open_database
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.archive import is_archive_name, read_archive
-from tuner.study.baselines import baselines_of
 from tuner.study.code import untrusted_origin, with_code
 from tuner.study.group import Group, grouped, searches_of, studies_meant
 from tuner.study.open import open_study
+from tuner.study.results import baselines_of
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.confirmation import confirmation_of

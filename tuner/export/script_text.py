@@ -13,7 +13,7 @@ from tuner.export.best_config import BestConfig
 from tuner.files.plain import excerpt
 from tuner.models.names import names_own_code
 from tuner.spec.objectives import axis_title
-from tuner.study.baselines import in_words
+from tuner.study.results import in_words
 
 
 def comment(config: BestConfig) -> str:

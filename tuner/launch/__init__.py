@@ -4,9 +4,8 @@
 """
 
 from tuner.launch.launcher import run
-from tuner.launch.outcome import LaunchOutcome, Outcome, Progress, StudyOutcome
+from tuner.launch.outcome import LaunchOutcome, Outcome, Progress, StopRequests, StudyOutcome
 from tuner.launch.request import DeviceChoice, LaunchRequest
-from tuner.launch.stopping import StopRequests
 from tuner.launch.supervisor import Supervisor
 from tuner.launch.where import choose_devices
 from tuner.spec.policy import SearchPolicy

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -24,8 +25,16 @@ from tuner.devices.cpu import available_cores
 from tuner.devices.gpu import compute_capability
 from tuner.launch.child import last_line
 from tuner.spec.definition import StudyDefinition
-from tuner.trial.ahead.compile_order import Capability, Order, Progress, Search, why_none
-from tuner.trial.ahead.ready_stamp import cache_folder, read_stamp, stamp_path
+from tuner.trial.ahead.compile_order import (
+    Capability,
+    Order,
+    Progress,
+    Search,
+    cache_folder,
+    read_stamp,
+    stamp_path,
+    why_none,
+)
 
 # The process that compiles kernels ahead, from outside: started, heard, and ended.
 
@@ -73,7 +82,7 @@ class CompilingProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # its exit code says more
-            process.stdin.write(order.to_json().encode())
+            process.stdin.write(pickle.dumps(order))
             process.stdin.close()
         os.set_blocking(process.stdout.fileno(), False)
         return CompilingProcess(process, log)

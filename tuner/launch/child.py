@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tuner.devices import CpuCores, Gpu
@@ -295,11 +294,11 @@ STUDIES_FOLLOW = "-"
 class EarlyWorkers:
     """The first worker of each device, as long as its context lasts; what nobody took is ended."""
 
-    devices: Sequence[Gpu | CpuCores]
-    command: Sequence[str]
-    options: Sequence[str]
-    environment: Mapping[str, str]
-    log_folder: Path
+    devices: Sequence[Gpu | CpuCores] = ()
+    command: Sequence[str] = ()
+    options: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log_folder: Path = Path()
     _waiting: dict[str, Child] = field(default_factory=dict)
     """By the label of the device."""
 
@@ -316,12 +315,7 @@ class EarlyWorkers:
             self._waiting[device.label] = child
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for child in self._waiting.values():
             _end(child)
             with contextlib.suppress(OSError):
@@ -348,7 +342,3 @@ def _end(child: Child) -> None:
     assert child.process is not None, "it was started"
     kill(child.process)
     child.process.wait()
-
-
-def no_early_workers() -> EarlyWorkers:
-    return EarlyWorkers(devices=(), command=(), options=(), environment={}, log_folder=Path())

@@ -6,24 +6,39 @@ import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.data.cache import told_to_others
 from tuner.data.task import task_file
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.lock import check_folder
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
-from tuner.launch.child import EarlyWorkers, no_early_workers
-from tuner.launch.engines.placed import PlacedWorkers
-from tuner.launch.engines.placement import Engine, WorkerCommand
-from tuner.launch.outcome import Outcome, Progress
-from tuner.launch.stopping import StopRequests
+from tuner.launch.child import EarlyWorkers
+from tuner.launch.engines.placement import Engine, PlacedWorkers, WorkerCommand, worker_options
+from tuner.launch.outcome import (
+    Notes,
+    Outcome,
+    Progress,
+    Quiet,
+    StopRequests,
+    VerificationWork,
+    Work,
+)
 from tuner.launch.supervisor import WORKER_COMMAND, Supervisor
-from tuner.launch.work import Work
-from tuner.storage.url import DatabaseUrl
+from tuner.settings import changes
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import initialisation_lock, open_database
+from tuner.storage.retry import RETRY_S, in_one_sentence
+from tuner.storage.url import DatabaseUrl, absolute, parse_url
+from tuner.study.code import require_trust, with_code
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnFile, programs_of
+from tuner.study.relaunch import share_launched_hours
+from tuner.study.snapshot import opened_patiently
+from tuner.verdict.verified import limits_of, verifications_of
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 
@@ -93,7 +108,7 @@ class Crew:
             hang_limit_s=self.hang_limit_s,
             deliver=functools.partial(deliver, studies, WorkerPaths(working_folder(address))),
             stop=stop,
-            early=early or no_early_workers(),
+            early=early or EarlyWorkers(),
         )
         order = order_for(
             [each.definition for each in studies],
@@ -140,14 +155,8 @@ class Crew:
         return task_file(self.task)
 
     def _worker_options(self) -> list[str]:
-        options = ["--verify"] if self.verify else []
-        if self.task is not None:
-            options += ["--task", self.task]
-        if self.data_dir is not None:
-            options += ["--data-dir", told_to_others(self.data_dir)]
-        if self.trusted_code:
-            options += ["--trust-code", ",".join(self.trusted_code)]
-        return options
+        data_dir = None if self.data_dir is None else told_to_others(self.data_dir)
+        return worker_options(self.verify, self.task, data_dir, self.trusted_code)
 
     def _environment(self, address: DatabaseUrl) -> dict[str, str]:
         environment = {**os.environ, STORAGE_VARIABLE: address.full()}
@@ -169,3 +178,102 @@ def _logs(address: DatabaseUrl) -> Path:
 def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
     first()
     then()
+
+
+# `--max-gpu-hours`: changing the limit, and whether it ended the work.
+
+
+def change_gpu_hours(studies: Sequence[OpenStudy], said: SearchPolicy, notes: Notes) -> None:
+    """Give these studies the limit that was said, before anything of them is gone on with."""
+    with initialisation_lock(studies[0].database.address):  # a launch may be changing it, too
+        before = [each.policy() for each in studies]
+        lines = share_launched_hours(studies, said.said())
+        after = [each.policy() for each in studies]
+    for line in lines:
+        notes.note(line)
+    for each, was, now in zip(studies, before, after, strict=True):
+        if now.max_gpu_s != was.max_gpu_s:
+            notes.note(f"{each.name} changes from {changes(was, now)[0]}")
+
+
+def trials_unpaid(studies: Sequence[OpenStudy]) -> bool:
+    """Whether a limit keeps trials of these studies from beginning."""
+    return any(each.ledger.counts().lacks_hours for each in studies)
+
+
+def runs_unpaid(studies: Sequence[OpenStudy]) -> bool:
+    """Whether it keeps verification runs from beginning that are planned."""
+    return verifications_of(studies).counts().lacks_hours
+
+
+def note_spent(studies: Sequence[OpenStudy], notes: Notes) -> None:
+    """Say of the limits that are spent what they were, and what to give."""
+    for hours in dict.fromkeys(limits_of(studies).values()):
+        with hours.engine.connect() as connection:
+            over = hours.is_over(connection)
+        if over:
+            notes.note(
+                f"the {hours.seconds / 3600:g} device hours of {', '.join(hours.names)} are spent "
+                f"({hours.spent_s() / 3600:.3g}; what is left pays for no more training); the same "
+                "command with a larger --max-gpu-hours goes on"
+            )
+
+
+# One worker of a launch elsewhere, kept alive on its own device: started again when it dies,
+# killed when it hangs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptWorker:
+    """What the worker is to do, as the options of `tuner worker` say it."""
+
+    studies: str
+    storage: str
+    verify: bool
+    task: str | None
+    data_dir: Path | None
+    hang_limit_s: float | None
+    trust: bool
+    trusted_code: Sequence[str] = ()
+    """Hashes of files that may run though only the database has them."""
+
+
+def keep(
+    asked: KeptWorker,
+    device: Gpu | CpuCores,
+    *,
+    stop: StopRequests,
+    note: Callable[[str], None],
+) -> Outcome:
+    """Have one worker after another work on `device` until nothing is left to do.
+
+    `stop` ends it before. A database that is down at the start is waited for.
+
+    Raises:
+        UsageError: a study that is not there, is of another device model, or runs code that nobody
+            trusts here.
+        StorageError: a database that cannot be used.
+        TunerError: the worker could not be kept alive.
+    """
+    address = absolute(parse_url(asked.storage))
+    check_folder()
+    opened_there = open_database(address, create=False, retry_s=RETRY_S)
+    with in_one_sentence(), closing(opened_there) as database:
+        opened = opened_patiently(database, asked.studies, retry_s=RETRY_S)
+        for each in opened:
+            each.refuse_other_device(device.model)
+            if (line := require_trust(each, trust=asked.trust)) is not None:
+                note(line)
+            with_code(each, trust=asked.trust, trusted=asked.trusted_code)
+        crew = Crew(
+            devices=(device,),
+            task=asked.task,
+            data_dir=asked.data_dir,
+            deadline=None,
+            hang_limit_s=asked.hang_limit_s,
+            verify=asked.verify,
+            trusted_code=(*asked.trusted_code, *programs_of(each.definition for each in opened)),
+        )
+        deliver(opened, WorkerPaths(working_folder(address)))
+        work = [VerificationWork.of(opened)] if asked.verify else opened
+        return crew.work(work, opened, Quiet(note), stop)

@@ -24,27 +24,33 @@ from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured
 from tuner.estimate.size_costs import SizeCosts, keep, kept, key_of_search
 from tuner.estimate.whole_estimate import search_line, searches_line
 from tuner.launch.child import EarlyWorkers
-from tuner.launch.crew import Crew, deadline
-from tuner.launch.gpu_limit import note_spent, trials_unpaid
-from tuner.launch.outcome import LaunchOutcome, Notes, Outcome, Progress, Quiet, StudyOutcome
+from tuner.launch.crew import Crew, deadline, note_spent, trials_unpaid
+from tuner.launch.outcome import (
+    LaunchOutcome,
+    Notes,
+    Outcome,
+    Progress,
+    Quiet,
+    StopRequests,
+    StudyOutcome,
+)
 from tuner.launch.plan import Aim, LaunchPlan, called_as_built_in, make_aim, make_plan
 from tuner.launch.request import LaunchRequest, checked
-from tuner.launch.stopping import StopRequests
 from tuner.launch.where import Where
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.database import Database, open_database
-from tuner.storage.location import cautions
+from tuner.storage.queue.roster import clock_in_words, newcomer_in_words
 from tuner.storage.retry import in_one_sentence
+from tuner.storage.sqlite import cautions
 from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
 from tuner.study.data_file import keep_data_file
-from tuner.study.host_differences import clock_in_words, newcomer_in_words
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnProgram, keep_code, programs_of
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
-from tuner.worker.host_facts import host_facts
 from tuner.worker.paths import WorkerPaths, tidy_up, working_folder
+from tuner.worker.registration import host_facts
 
 # What a launch says before it begins: how long its trials will take.
 

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 from optuna.trial import TrialState
 
 from tuner.errors import TunerError
+from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import Counts
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults
+from tuner.verdict.verified import verifications_of
 
 
 class Outcome(StrEnum):
@@ -103,11 +105,11 @@ class Progress(Protocol):
         """Around the workers' time. What it gives is called a few times a second."""
 
 
+@dataclass(frozen=True, slots=True)
 class Quiet:
-    """Shows nothing."""
+    """Shows nothing, and tells lines to nobody but `note`."""
 
-    def note(self, line: str) -> None:
-        del line
+    note: Callable[[str], None] = lambda _line: None
 
     @contextmanager
     def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:
@@ -127,3 +129,61 @@ class Notes:
         if line:
             self.lines.append(line)
             self.progress.note(line)
+
+
+# How a launch is told to end before its studies are filled: once, cleanly; again, at once.
+
+
+@dataclass(slots=True)
+class StopRequests:
+    """Made by whoever runs a launch, in a signal handler or in another thread."""
+
+    _asked: list[Outcome] = field(default_factory=list)
+
+    def ask(self, why: Outcome = Outcome.INTERRUPTED) -> None:
+        """The workers are to hand back what they run; asked again, they are killed."""
+        self._asked.append(why)
+
+    @property
+    def first(self) -> Outcome | None:
+        """Why the launch is to end; None as long as nobody asked for it."""
+        return self._asked[0] if self._asked else None
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody asked again."""
+        return len(self._asked) > 1
+
+
+# What workers are started for: a study with its trials, or the runs that verify some studies.
+
+
+@dataclass(frozen=True, slots=True)
+class Rosters:
+    """The rosters of several studies, which one worker joins all."""
+
+    opened: Sequence[OpenStudy]
+
+    def leave(self, worker: str) -> None:
+        for each in self.opened:
+            each.roster.leave(worker)
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationWork:
+    """One queue for all the studies: their runs are interleaved."""
+
+    name: str
+    ledger: Verifications
+    roster: Rosters
+
+    @staticmethod
+    def of(opened: Sequence[OpenStudy]) -> VerificationWork:
+        return VerificationWork(
+            name=",".join(each.name for each in opened),
+            ledger=verifications_of(opened),
+            roster=Rosters(opened),
+        )
+
+
+Work = OpenStudy | VerificationWork

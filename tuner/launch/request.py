@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -41,24 +41,26 @@ class DeviceChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest:
-    """Studies to fill, one a variant or several, and what with. A refusal names flags of
-    `tuner launch`. These are called as the fields are, but for units (`timeout_s`), `variants`
-    and `policy.seed` (`--sampler-seed`).
-    """
+class Request:
+    """What every request says: on what, where, for how long, and whose code may run."""
 
-    variants: str | Sequence[str]
-    """Names of variants, or paths of study files:
-    several in one text with commas, or each by itself."""
     task: str = "etth"
     """`etth`, `demo`, or the path of a task file."""
-    study: str | None = None
-    """The name of the study, or of the group of searches; where not given `<task>-<variant>`."""
+    devices: DeviceChoice = field(default_factory=DeviceChoice)
     data_dir: Path | None = None
     """The folder of the task's data; None: the user's cache."""
     storage: str = DEFAULT_URL
     """The database's address."""
-    devices: DeviceChoice = field(default_factory=DeviceChoice)
+    timeout_s: Positive | None = None
+    """The whole ends cleanly after this long; the same request goes on."""
+    trust: bool = False
+    """Whether the class may run that an imported study names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest(Request):
+    """What every request for searches says; what is not said stays as it is, or has its default."""
+
     trials: Number | None = None
     """Until each study holds so many finished ones; a new study: 50."""
     searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)] | None = None
@@ -67,8 +69,6 @@ class LaunchRequest:
     draw: Annotated[int, Field(ge=1, le=MANY)] | None = None
     """Of all seeds: another number draws all of them anew; None: that of the studies, or the
     first."""
-    timeout_s: Positive | None = None
-    """The launch ends cleanly after this long."""
     hang_limit_s: Positive | None = None
     """A worker is killed without a sign of life for this long; None: as long as it may take."""
     settings: StudySettings = field(default_factory=StudySettings)
@@ -77,8 +77,25 @@ class LaunchRequest:
     """Studies, or exported ones, whose fronts are tried first."""
     estimate: bool = True
     """Whether sizes may be measured before the work, where nothing tells what it will take."""
-    trust: bool = False
-    """Whether the class may run that an imported study names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest(SearchRequest):
+    """Studies to fill, one a variant or several, and what with. A refusal names flags of
+    `tuner launch`. These are called as the fields are, but for units (`timeout_s`), `variants`
+    and `policy.seed` (`--sampler-seed`).
+    """
+
+    variants: str | Sequence[str]
+    """Names of variants, or paths of study files:
+    several in one text with commas, or each by itself."""
+    study: str | None = None
+    """The name of the study, or of the group of searches; where not given `<task>-<variant>`."""
+
+
+def shared(request: Request, kind: type[Request]) -> dict[str, Any]:
+    """What a request says that any of this kind says, by name."""
+    return {each.name: getattr(request, each.name) for each in dataclasses.fields(kind)}
 
 
 def names_of(several: str | Sequence[str]) -> list[str]:

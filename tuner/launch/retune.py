@@ -14,15 +14,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from tuner.errors import UsageError
 from tuner.estimate.foretold import SearchForetold
 from tuner.estimate.whole_estimate import Over, retune_line, stages_of
 from tuner.launch import launcher, verification
-from tuner.launch.gpu_limit import change_gpu_hours
-from tuner.launch.outcome import Notes, Outcome, refuse_nothing_but_failures
+from tuner.launch.crew import change_gpu_hours
+from tuner.launch.outcome import Notes, Outcome, StopRequests, refuse_nothing_but_failures
 from tuner.launch.request import DeviceChoice, checked
-from tuner.launch.retune_agreement import Agreement, agreement, confirmation_begun, members_there
+from tuner.launch.retune_agreement import (
+    Agreement,
+    ablation_request,
+    agreement,
+    confirmation_begun,
+    confirmation_request,
+    members_there,
+    reevaluation_request,
+    search_request,
+)
 from tuner.launch.retune_request import (
     RetuneOutcome,
     RetuneProgress,
@@ -35,13 +45,6 @@ from tuner.launch.retune_request import (
     of_search,
     over,
 )
-from tuner.launch.retune_steps import (
-    ablation_request,
-    confirmation_request,
-    reevaluation_request,
-    search_request,
-)
-from tuner.launch.stopping import StopRequests
 from tuner.launch.verification import VerificationRequest
 from tuner.launch.where import choose_where
 from tuner.search.methods import method_of
@@ -52,8 +55,7 @@ from tuner.storage.database import initialisation_lock, open_database
 from tuner.storage.retry import DATABASE_FAILURES, in_one_sentence
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
 from tuner.study.group import PREFIX, open_group
-from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import register_retune, registered_in
+from tuner.study.open import OpenStudy, register_retune, registered_in
 from tuner.study.snapshot import snapshot
 from tuner.verdict.ablation import SEEDS as ABLATION_SEEDS
 from tuner.verdict.ablation import taken_apart
@@ -117,15 +119,9 @@ def agreed_again(
 
 def _unsaid(request: RetuneRequest) -> RetuneRequest:
     """The same without what is registered: for a call that goes on with what is there."""
-    return dataclasses.replace(
-        request,
-        against=None,
-        searches=None,
-        trials=None,
-        budget_s=None,
-        margin=None,
-        confirm_seeds=None,
-    )
+    said = [name for name in Registered.model_fields if hasattr(request, name)]
+    nothing: dict[str, Any] = dict.fromkeys(said)
+    return dataclasses.replace(request, **nothing)
 
 
 def register(agreed: Agreement, study: OpenStudy, retune: Registered) -> None:

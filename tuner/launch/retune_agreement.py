@@ -4,6 +4,7 @@ them, and what this call says beside it.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -12,18 +13,20 @@ from dataclasses import dataclass
 from tuner.data.task import load_task
 from tuner.errors import EmptyDatabaseError, UsageError
 from tuner.launch.plan import study_files
+from tuner.launch.request import LaunchRequest, Request, SearchRequest, shared
 from tuner.launch.retune_request import RetuneRequest
+from tuner.launch.verification import VerificationRequest
 from tuner.search.methods import method_of
 from tuner.settings import differing
+from tuner.spec.margin import MARGIN
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.program import ClockLabel
 from tuner.spec.retune import SEARCHES, Registered, agreed
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
-from tuner.study.group import members_of, memberships, refuse_other_draw
-from tuner.study.named import PREFIX
-from tuner.study.open import OpenStudy, open_study
-from tuner.study.registered_retune import registered_in
+from tuner.study.group import PREFIX, members_of, memberships, refuse_other_draw
+from tuner.study.open import OpenStudy, open_study, registered_in
+from tuner.study.snapshot import STUDY
 from tuner.verdict.comparable import refuse_other_clocks, refuse_other_windows
 from tuner.verdict.confirmation import confirmed_studies
 from tuner.verdict.verification_plan import study_names
@@ -204,7 +207,7 @@ def _check_warm_start(named: str | None, variant: Searched, reference: Searched 
         return
     for group in (variant.group, reference.group if reference else variant.group):
         for name in named.split(","):
-            plain = name.strip().removeprefix(PREFIX)
+            plain = name.strip().removeprefix(STUDY)
             if plain == group or re.fullmatch(rf"{re.escape(group)}-[0-9]+", plain):
                 raise UsageError(
                     f"--warm-start {named}: {plain} is a search of this retune itself; name a "
@@ -311,3 +314,86 @@ def _usual(
         trials=first.ledger.counts().budget,
         margin=first.policy().counted_margin,
     )
+
+
+# The stages of a retune as requests to the ordinary operations.
+
+
+MOST_TRIALS = 2000
+"""Of a search that its budget in time ends."""
+
+
+def search_request(
+    request: RetuneRequest, agreed: Agreement, timeout_s: float | None
+) -> LaunchRequest:
+    """All searches, of the reference as well where that is not confirmed yet."""
+    now, policy = agreed.registered, agreed.begins.said_with(request.policy)
+    if request.margin is not None or now.margin != MARGIN:
+        policy = policy.but(margin=now.margin)
+    if agreed.share_s is not None:
+        policy = policy.but(search_s=agreed.share_s)
+    own = {
+        "variants": [each.word for each in agreed.to_search],
+        "trials": now.trials or MOST_TRIALS,
+        "searches": now.searches,
+        "draw": agreed.begins.draw,
+        "timeout_s": timeout_s,
+        "policy": policy,
+    }
+    return LaunchRequest(**(shared(request, SearchRequest) | own))
+
+
+def reevaluation_request(
+    request: RetuneRequest, agreed: Agreement, timeout_s: float | None, *, budget_s: float | None
+) -> VerificationRequest:
+    """What may be recommended again, in rounds; `budget_s` is for all of them."""
+    asked = _of_runs(request, agreed.to_search, timeout_s)
+    return dataclasses.replace(asked, budget_s=budget_s, top=request.top)
+
+
+def confirmation_request(
+    request: RetuneRequest, agreed: Agreement, timeout_s: float | None
+) -> VerificationRequest:
+    """What each search recommends, on seeds that nothing has seen.
+
+    Where the reference has a confirmation, that one stays, and is gone on with.
+    """
+    reference = agreed.reference
+    if reference is not None and not reference.begun:
+        asked = _of_runs(request, (reference, agreed.variant), timeout_s)
+    else:
+        asked = _of_runs(request, (agreed.variant,), timeout_s)
+        if reference is not None:
+            asked = dataclasses.replace(asked, against=PREFIX + reference.group)
+    now = agreed.registered
+    return dataclasses.replace(asked, confirm=True, seeds=now.confirm_seeds, margin=now.margin)
+
+
+def ablation_request(
+    request: RetuneRequest, agreed: Agreement, timeout_s: float | None
+) -> VerificationRequest:
+    """What each of its searches recommends, with one value at a time set back to the default."""
+    return dataclasses.replace(_of_runs(request, agreed.own, timeout_s), ablate=True)
+
+
+def _of_runs(
+    request: RetuneRequest, searched: Sequence[Searched], timeout_s: float | None
+) -> VerificationRequest:
+    own = {
+        "variants": [each.word for each in searched],
+        "studies": ",".join(PREFIX + each.group for each in searched),
+        "timeout_s": timeout_s,
+    }
+    return VerificationRequest(**(shared(request, Request) | own))
+
+
+def ends_of_search(
+    *, trials: int | None, budget_s: float | None, searches: int, repeats: bool
+) -> tuple[int, float | None]:
+    """After how many trials, and after how many seconds on devices, each of so many searches ends
+    of a retune that nobody has begun: by what was said of it, which may be nothing.
+    """
+    if budget_s is not None:
+        within_s = share_of_search(budget_s, searches=searches, repeats=repeats)
+        return trials or MOST_TRIALS, within_s
+    return trials or Registered.usual(repeats=repeats).trials or MOST_TRIALS, None

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from tuner.config import MANY, MOST_SEARCHES
 from tuner.launch.outcome import Outcome, Progress, Quiet
-from tuner.launch.request import DeviceChoice, Number, Positive
-from tuner.spec.policy import SearchPolicy
+from tuner.launch.request import Number, Positive, SearchRequest
 from tuner.spec.retune import Registered
-from tuner.spec.study_settings import StudySettings
-from tuner.storage.queue.runs import VerificationRun, is_ablation, stands_apart
-from tuner.storage.url import DEFAULT_URL
+from tuner.storage.queue.verifications import VerificationRun, is_ablation, stands_apart
 from tuner.study.open import OpenStudy
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.confirmation import confirmed_studies
@@ -96,14 +91,8 @@ class Standing:
         return ", ".join(parts) + ("" if self.asked else "; --ablate goes on")
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "stage": self.stage.value,
-            "over": self.over,
-            "done": self.done,
-            "planned": self.planned,
-            "device_s": self.device_s,
-            "left_s": self.left_s,
-        }
+        told = ("over", "done", "planned", "device_s", "left_s")
+        return {"stage": self.stage.value} | {name: getattr(self, name) for name in told}
 
 
 def over(stage: Stage, spent: Spent) -> Standing:
@@ -213,23 +202,18 @@ def _rounds(runs: Sequence[VerificationRun]) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetuneRequest:
+class RetuneRequest(SearchRequest):
     """A variant to retune, and what with; what is not said stays as it was registered, or has its
     default. The fields are called as the flags of `tuner retune`.
+
+    Searches are 5 of each variant, with 320 trials (200 where the sampler repeats nothing; with a
+    budget as many as it buys). Of the policy, margin and time are said here.
     """
 
     variant: str
     """A name, or the path of a study file."""
     against: str | None = None
     """The reference, which is retuned as well; None: the variant's own default alone."""
-    task: str = "etth"
-    searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)] | None = None
-    """Of each variant (5)."""
-    draw: Annotated[int, Field(ge=1, le=MANY)] | None = None
-    """Of all seeds, as of a launch: how the same question is asked a second time."""
-    trials: Number | None = None
-    """Of each search (320; 200 where its sampler repeats nothing; with a budget as many as it
-    buys)."""
     budget_s: Positive | None = None
     """Seconds on devices for searches and re-evaluation of all variants together."""
     margin: Annotated[float, Field(ge=0)] | None = None
@@ -238,28 +222,18 @@ class RetuneRequest:
     """Configurations of each round of the re-evaluation that is to come (6)."""
     confirm_seeds: Number | None = None
     """Fresh seeds of a confirmation that is to come (90)."""
-    warm_start: str | None = None
-    """Studies, or exported ones, whose fronts all its searches try first."""
     ablate: bool = False
     """Once everything is confirmed, measure which of its values made the gain of each search."""
-    devices: DeviceChoice = field(default_factory=DeviceChoice)
-    data_dir: Path | None = None
-    storage: str = DEFAULT_URL
-    timeout_s: Positive | None = None
-    """The whole ends cleanly after this long; the same request goes on."""
-    hang_limit_s: Positive | None = None
-    settings: StudySettings = field(default_factory=StudySettings)
-    policy: SearchPolicy = field(default_factory=SearchPolicy)
-    """Of the searches; their margin and their time are said above."""
-    estimate: bool = True
-    """As of a launch."""
-    trust: bool = False
 
     def said(self) -> Registered:
         """What it says of the retune itself."""
         named = {name: getattr(self, name, None) for name in Registered.model_fields}
         named = {name: value for name, value in named.items() if value is not None}
         return Registered(**named)
+
+
+_REGISTERED = ("against", "searches", "trials", "budget_s", "margin", "finished")
+"""What JSON says of what was registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,14 +267,7 @@ class RetuneOutcome:
         """For JSON."""
         return {
             "outcome": self.ended.value,
-            "registered": {
-                "against": self.registered.against,
-                "searches": self.registered.searches,
-                "trials": self.registered.trials,
-                "budget_s": self.registered.budget_s,
-                "margin": self.registered.margin,
-                "finished": self.registered.finished,
-            },
+            "registered": {name: getattr(self.registered, name) for name in _REGISTERED},
             "groups": list(self.groups),
             "stages": [each.as_dict() for each in self.stages],
             "seconds": self.seconds,

@@ -19,10 +19,8 @@ from typing import TypeVar
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE, holder_among, stopped_holder
 from tuner.errors import StudyGoneError, TunerError, UsageError
-from tuner.launch.child import Child, EarlyWorkers, Watchdog, kill, no_early_workers
-from tuner.launch.outcome import Outcome
-from tuner.launch.stopping import StopRequests
-from tuner.launch.work import Work
+from tuner.launch.child import Child, EarlyWorkers, Watchdog, kill
+from tuner.launch.outcome import Outcome, StopRequests, Work
 from tuner.storage.records import Counts
 from tuner.storage.retry import DATABASE_FAILURES, persistently
 from tuner.worker.heartbeat import FRESH_PROCESS
@@ -114,7 +112,7 @@ class Supervisor:
     log_folder: Path
     worker_command: Sequence[str] = field(default_factory=lambda: WORKER_COMMAND)
     """What starts a worker; the options of `tuner worker` follow."""
-    early: EarlyWorkers = field(default_factory=no_early_workers)
+    early: EarlyWorkers = field(default_factory=EarlyWorkers)
     """Workers that are there already: the first of a device is taken from them."""
     hang_limit_s: float | None = None
     """See `Watchdog`."""

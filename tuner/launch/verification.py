@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
-from tuner.launch.crew import Crew, deadline
-from tuner.launch.gpu_limit import note_spent, runs_unpaid
-from tuner.launch.outcome import Notes, Outcome, Progress, Quiet
-from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
-from tuner.launch.stopping import StopRequests
+from tuner.launch.crew import Crew, deadline, note_spent, runs_unpaid
+from tuner.launch.outcome import Notes, Outcome, Progress, Quiet, StopRequests, VerificationWork
+from tuner.launch.request import Number, Positive, Request, checked, names_of
 from tuner.launch.where import Where, choose_where
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import in_one_sentence
-from tuner.storage.url import DEFAULT_URL, absolute, parse_url
+from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
 from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
@@ -34,52 +30,20 @@ from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
 from tuner.verdict.round_allowances import RoundAllowance, allowances, committed_s
 from tuner.verdict.runs_model import Choice
 from tuner.verdict.verification_plan import Planned, plan_verification, study_names
-from tuner.verdict.verified import Verified, read_verified, verifications_of
+from tuner.verdict.verified import Verified, read_verified
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 __all__ = ["VerificationOutcome", "VerificationRequest", "run"]
-
-
-# Verification runs as what a launch's workers are started for.
-
-
-@dataclass(frozen=True, slots=True)
-class Rosters:
-    """The rosters of several studies, which one worker joins all."""
-
-    opened: Sequence[OpenStudy]
-
-    def leave(self, worker: str) -> None:
-        for each in self.opened:
-            each.roster.leave(worker)
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationWork:
-    """One queue for all the studies: their runs are interleaved."""
-
-    name: str
-    ledger: Verifications
-    roster: Rosters
-
-    @staticmethod
-    def of(opened: Sequence[OpenStudy]) -> VerificationWork:
-        return VerificationWork(
-            name=",".join(each.name for each in opened),
-            ledger=verifications_of(opened),
-            roster=Rosters(opened),
-        )
 
 
 # What a verification is asked for, and what it says at its end.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationRequest:
+class VerificationRequest(Request):
     """Which studies to verify together, and how thoroughly."""
 
     variants: str | Sequence[str]
-    task: str = "etth"
     studies: str | None = None
     """Names of studies, or `group:NAME`, with commas; where not given all searches of
     `<task>-<variant>`."""
@@ -103,11 +67,6 @@ class VerificationRequest:
     budget_s: Positive | None = None
     """Of a verification: its runs, and those of earlier ones, may have devices for so long; what
     has not begun by then is taken off the plan."""
-    devices: DeviceChoice = field(default_factory=DeviceChoice)
-    data_dir: Path | None = None
-    storage: str = DEFAULT_URL
-    timeout_s: Positive | None = None
-    trust: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +123,7 @@ def run(
         notes.note(where.notice)
         crew = _crew(request, where, working_on, until)
         stop, missing = stop or StopRequests(), []
+        printed: str | Mapping[str, str] = ""
         choice = _choice(request, opened, notes)
         for nth in range(ROUNDS if choice is Choice.RECOMMENDED else 1):
             found = _planned(opened, reference, request, choice, still_asked)
@@ -174,7 +134,8 @@ def run(
             for line in (*new, *found.notes):
                 notes.note(line)
             if request.devices.print_only:
-                return _printed(crew.in_words(working_on), missing, notes)
+                printed, ended = crew.in_words(working_on), Outcome.PRINTED
+                break
             ended = _work_off(working_on, crew, notes, stop)
             if ended is Outcome.FILLED and runs_unpaid(working_on):
                 note_spent(working_on, notes)
@@ -183,7 +144,8 @@ def run(
                 break
         return VerificationOutcome(
             ended=ended,
-            verified={each.name: tuple(read_verified(each)) for each in opened},
+            verified={e.name: tuple(read_verified(e)) for e in opened if not printed},
+            printed=printed,
             missing=tuple(missing),
             notes=tuple(notes.lines),
         )
@@ -215,19 +177,6 @@ def _crew(
         deadline=until,
         verify=True,
         trusted_code=programs_of(each.definition for each in studies),
-    )
-
-
-def _printed(
-    told: str | Mapping[str, str], missing: Sequence[str], notes: Notes
-) -> VerificationOutcome:
-    """Of runs that are planned, and that nobody was asked to make."""
-    return VerificationOutcome(
-        ended=Outcome.PRINTED,
-        verified={},
-        missing=tuple(missing),
-        notes=tuple(notes.lines),
-        printed=told,
     )
 
 

@@ -42,7 +42,7 @@ from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.interface import Engine
 from tuner.training.stage_marks import Mark, Stage, unmarked
-from tuner.trial.survival import lost_context
+from tuner.trial.job import lost_context
 
 # A configuration on its engine, driven as `fit` drives it, a stretch at a time.
 

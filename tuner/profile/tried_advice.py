@@ -17,7 +17,7 @@ from tuner.profile.script_changes import no_waits, without
 from tuner.profile.stage_times import NoMemoryError, Paced, Patch, Running, guarded, measure_pace
 from tuner.profile.variant_faults import Faults, Loop, batched_gain, saved_share
 from tuner.training.stage_marks import Stage
-from tuner.trial.survival import lost_context
+from tuner.trial.job import lost_context
 
 # Settings that may help: each a configuration to be run through the same measurement.
 

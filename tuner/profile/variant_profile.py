@@ -41,7 +41,7 @@ from tuner.profile.tried_advice import MOST_S, DeviceLostError, Situation, Trial
 from tuner.profile.variant_faults import faults_in
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.stage_marks import Stage
-from tuner.trial.survival import lost_context
+from tuner.trial.job import lost_context
 
 # Memory and time against batch size: a few steps at each, and none that could end the process.
 

@@ -13,9 +13,8 @@ from tuner.errors import StorageError, StudyGoneError
 from tuner.report.alarms import alarms_of
 from tuner.search.methods import prunes
 from tuner.storage.database import Database
-from tuner.storage.queue.roster import WorkerRow
+from tuner.storage.queue.roster import WorkerRow, all_in_words
 from tuner.study.group import names_by_group
-from tuner.study.host_differences import all_in_words
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of

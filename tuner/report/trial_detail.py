@@ -10,8 +10,8 @@ from optuna.trial import TrialState
 
 from tuner.errors import UsageError
 from tuner.report.alarms import alarms_of, windows_in
+from tuner.storage.queue.claims import Stint, stints
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.queue.stints import Stint, stints
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, read_results
 from tuner.study.throughput import Throughput, throughput_of

@@ -24,22 +24,14 @@ from tuner.files.durable import write_durably
 from tuner.spec.membership import ATTRIBUTE as MEMBERSHIP
 from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema
-from tuner.storage.damage import (
-    DamagedRowError,
-    cell,
-    read_rows,
-    stored_definition,
-    stored_membership,
-)
 from tuner.storage.database import reachable
-from tuner.storage.database_clock import database_now
-from tuner.storage.dialects import of
+from tuner.storage.dialects import database_now, of
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.changed import changed_trials
 from tuner.storage.optuna.private import (
-    ATTRIBUTES,
     DIRECTIONS,
     STUDIES,
+    TRIAL_SYSTEM,
     TRIALS,
     as_stored,
     current_version,
@@ -48,8 +40,15 @@ from tuner.storage.optuna.private import (
 )
 from tuner.storage.optuna.trials import ROWS, trial_rows, user_attributes
 from tuner.storage.queue.epochs import EPOCHS
-from tuner.storage.queue.runs import RUNS
-from tuner.storage.records import ATTEMPTS
+from tuner.storage.queue.verifications import RUNS
+from tuner.storage.records import (
+    ATTEMPTS,
+    DamagedRowError,
+    cell,
+    read_rows,
+    stored_definition,
+    stored_membership,
+)
 from tuner.storage.schema import claims, epochs, studies, verifications, workers
 from tuner.storage.url import DatabaseUrl
 
@@ -377,8 +376,8 @@ def _damaged_rows(
                 for row in rows:  # one by one
                     if table is not TRIALS or (study_id, row.number) not in changed:
                         yield from _told(name, read, [row])
-    a = ATTRIBUTES.c
-    both = ATTRIBUTES.join(TRIALS, a.trial_id == TRIALS.c.trial_id)
+    a = TRIAL_SYSTEM.c
+    both = TRIAL_SYSTEM.join(TRIALS, a.trial_id == TRIALS.c.trial_id)
     query = select(TRIALS.c.study_id, TRIALS.c.number, a.key, a.value_json).select_from(both)
     for study_id, number, key, stored in connection.execute(query.where(OF_OURS)):
         yield from _told(names.get(study_id, ""), _attribute, number, key, stored)

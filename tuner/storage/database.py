@@ -40,35 +40,26 @@ def in_one_line(address: DatabaseUrl) -> Iterator[None]:
     """Raises StorageError where the database at `address` cannot be opened meanwhile."""
     try:
         yield
-    except DBAPIError as error:
-        raise StorageError(_sentence(address, error)) from None
-    except ModuleNotFoundError as error:
-        raise StorageError(
-            f"cannot open the database {address}: its driver is not installed; run: pip install "
-            f"{error.name}"
-        ) from None
-    except UnicodeDecodeError:  # what SQLite says of a damaged file quotes it
-        raise StorageError(
-            f"cannot open the database {address}: it is damaged; check that the file is an SQLite "
-            "database, or restore a backup"
-        ) from None
-    except (TypeError, ValueError) as error:
-        if not address.url.query:
+    except (SQLAlchemyError, ImportError, RuntimeError, TypeError, ValueError) as error:
+        if (said := _what_failed(address, error)) is None:
             raise
-        # Drivers take the URL's options as arguments of a function.
-        raise StorageError(
-            f"cannot open the database {address}: {_first_line(error)}; check the options after "
-            "the '?'"
-        ) from None
-    except NoSuchModuleError:
-        raise StorageError(
-            f"cannot open the database {address}: there is no such driver; name none, as in "
-            "postgresql://USER@HOST/DATABASE"
-        ) from None
-    except (SQLAlchemyError, ImportError, RuntimeError) as error:
-        raise StorageError(
-            f"cannot open the database {address}: {_cause(address, error)}"
-        ) from None
+        raise StorageError(f"cannot open the database {address}: {said}") from None
+
+
+def _what_failed(address: DatabaseUrl, error: Exception) -> str | None:
+    """None of a fault of our own."""
+    if isinstance(error, DBAPIError):
+        return _sentence(address, error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"its driver is not installed; run: pip install {error.name}"
+    if isinstance(error, UnicodeDecodeError):  # what SQLite says of a damaged file quotes it
+        return "it is damaged; check that the file is an SQLite database, or restore a backup"
+    if isinstance(error, TypeError | ValueError):  # options of the URL go to a driver's function
+        checked = "check the options after the '?'"
+        return f"{_first_line(error)}; {checked}" if address.url.query else None
+    if isinstance(error, NoSuchModuleError):
+        return "there is no such driver; name none, as in postgresql://USER@HOST/DATABASE"
+    return _cause(address, error)
 
 
 def _sentence(address: DatabaseUrl, error: DBAPIError) -> str:
@@ -91,7 +82,7 @@ def _sentence(address: DatabaseUrl, error: DBAPIError) -> str:
         remedy = "check that the file is an SQLite database in a writable folder with free space"
     else:
         remedy = "check that the server runs and that host and port are right"
-    return f"cannot open the database {address}: {cause}; {remedy}"
+    return f"{cause}; {remedy}"
 
 
 def _cause(address: DatabaseUrl, error: BaseException) -> str:

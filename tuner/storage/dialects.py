@@ -6,11 +6,15 @@ pyproject.toml, and the tests' `databases.py` runs every storage test on it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy import Double, Engine, select
 from sqlalchemy.engine import Dialect as Connected
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import GenericFunction
 
 CONNECT_TIMEOUT_S = 10
 SILENCE_TIMEOUT_S = 30
@@ -129,3 +133,56 @@ def named(scheme: str) -> Dialect | None:
 def of(connected: Connected) -> Dialect:
     """What answers at the other end: a MariaDB also where the URL says mysql."""
     return DIALECTS["mariadb" if getattr(connected, "is_mariadb", False) else connected.name]
+
+
+# The database's own clock, as seconds since 1970 (UTC): the one clock that all workers share.
+
+
+_LOOKS = 3
+
+
+class database_now(GenericFunction[float]):  # noqa: N801 - it reads as the SQL function that it is
+    """Seconds since 1970 on the database server,
+    read when the statement runs (not when the transaction began).
+    """
+
+    type = Double()
+    inherit_cache = True
+    name = "database_now"
+
+
+@compiles(database_now)
+def _now(_element: object, compiler: Any, **_kw: Any) -> str:
+    return of(compiler.dialect).now
+
+
+class database_started(GenericFunction[float]):  # noqa: N801 - it reads as the SQL function that it is
+    """When the database server started, in seconds since 1970;
+    0 for SQLite, which has no server.
+    """
+
+    type = Double()
+    inherit_cache = True
+    name = "database_started"
+
+
+@compiles(database_started)
+def _started(_element: object, compiler: Any, **_kw: Any) -> str:
+    return of(compiler.dialect).started
+
+
+def clock_skew_s(engine: Engine) -> float:
+    """By how many seconds this host's clock is ahead of the database's, to within the time that an
+    answer takes.
+
+    Raises:
+        DBAPIError: the database is away.
+    """
+    found: list[tuple[float, float]] = []
+    with engine.connect() as connection:
+        for _ in range(_LOOKS):
+            asked = time.time()
+            there = float(connection.execute(select(database_now())).scalar_one())
+            heard = time.time()
+            found.append((heard - asked, (asked + heard) / 2 - there))
+    return min(found)[1]

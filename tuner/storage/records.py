@@ -4,16 +4,117 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeVar
 
 from optuna.trial import TrialState
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, PlainValidator, TypeAdapter, ValidationError, model_validator
+from sqlalchemy import Engine, Row, Table, text
 
 from tuner.config import OBJECTIVES, Value
-from tuner.files.plain import Loose
+from tuner.errors import StorageError
+from tuner.files.plain import UNREADABLE, Loose, explained
 from tuner.record import Recorded
-from tuner.storage.damage import cell
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import ATTRIBUTE, Membership
+from tuner.storage.dialects import READING
+
+# Rows that nobody can read, as an edit or a failing disk leaves them.
+
+
+T = TypeVar("T")
+
+
+class DamagedRowError(ValueError):
+    """A stored value is none of ours: the number of the trial that it is of, None of what belongs
+    to the whole study, and in which column of which table it is.
+    """
+
+    def __init__(self, trial: Any, what: str) -> None:
+        super().__init__(what)
+        of = f" trial {trial}" if isinstance(trial, int) else ""
+        self.of_study = f"{of}: {what}; restore it from a backup"
+        """What follows the name of the study."""
+
+
+@contextmanager
+def cell(column: str, trial: Any = None) -> Iterator[None]:
+    """Around what reads one column. Raises DamagedRowError where that fails."""
+    try:
+        yield
+    except DamagedRowError:
+        raise
+    except UNREADABLE as error:
+        raise DamagedRowError(trial, f"{column}: {explained(error)}") from error
+
+
+def read_rows(model: TypeAdapter[list[T]], table: Table, rows: Sequence[Row[Any]]) -> list[T]:
+    """The records of some rows, whose columns are named as the model's fields.
+
+    Raises:
+        DamagedRowError: a column holds what its field does not take.
+    """
+    try:
+        return model.validate_python([dict(row._mapping) for row in rows])  # noqa: SLF001
+    except ValidationError as error:
+        row = rows[int(error.errors()[0]["loc"][0])]
+        number = row.trial_number if "trial_number" in row._fields else row.number
+        what = explained(error).partition(".")[2]
+        raise DamagedRowError(number, f"{table.name}.{what}") from error
+
+
+def from_text(read: Callable[[Any], object]) -> PlainValidator:
+    """How a field reads the JSON in its column."""
+
+    def validated(stored: Any) -> object:
+        try:
+            return read(stored)
+        except UNREADABLE as error:
+            raise ValueError(explained(error)) from error
+
+    return PlainValidator(validated)
+
+
+@contextmanager
+def damage_named(engine: Engine, study_id: int) -> Iterator[None]:
+    """Around what reads a study. Raises StorageError where a row of it is damaged."""
+    try:
+        yield
+    except DamagedRowError as error:
+        with engine.connect().execution_options(**{READING: True}) as connection:
+            query = text("SELECT study_name FROM studies WHERE study_id = :id")
+            name = connection.execute(query, {"id": study_id}).scalar_one_or_none() or study_id
+        where, _, what = error.of_study.partition(": ")
+        raise StorageError(
+            f"study {name!r}{where} cannot be read: {what} ('tuner db check' lists all that is "
+            "damaged)"
+        ) from error
+
+
+def stored_definition(name: str, stored: str) -> StudyDefinition:
+    """What a study is. Raises StorageError where it is another version's, or damaged."""
+    try:
+        return StudyDefinition.from_json(stored)
+    except UNREADABLE as error:
+        raise StorageError(
+            f"the stored definition of study {name!r} cannot be read ({explained(error)}): it was "
+            "made by another version of tuner, or is damaged; use that version, restore a backup, "
+            "or start another study with --study NAME"
+        ) from None
+
+
+def stored_membership(name: str, stored: Any) -> Membership:
+    """Its place in a group. Raises StorageError where it is another program's, or damaged."""
+    try:
+        return Membership.model_validate(stored, strict=True)
+    except UNREADABLE as error:
+        raise StorageError(
+            f"the stored definition of study {name!r} cannot be read ({ATTRIBUTE}: "
+            f"{explained(error)}): which search of which group it is was written by another "
+            "program, or is damaged; restore a backup, or start another study with --study NAME"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +181,10 @@ class TrialResult:
     params: dict[str, Value] | None = None
     """What it was run with, where that was recorded:
     Optuna's own record of it can be changed by others."""
+
+    def noting(self, **said: Any) -> TrialResult:
+        """The same, with this in its record as well."""
+        return replace(self, recorded=replace(self.recorded, **said))
 
     def to_json(self) -> str:
         flat = self.recorded.to_flat()
@@ -161,3 +266,45 @@ def set_aside(lost: int) -> TrialResult:
     return TrialResult(
         TrialState.FAIL, None, Recorded(stopped_by="error", failure=reason, set_aside=True)
     )
+
+
+# What a trial or a verification run had its device for, by its own record: what budgets in time
+# are spent by.
+
+
+def device_seconds(recorded: Recorded) -> float:
+    """Seconds that one piece of work held its device, with what it cost beside its training:
+    set-up, evaluation, timings that were repeated, and the device's wait for it; 0 where nothing
+    was recorded.
+
+    `cycle_s` of a trial reaches from the end of the training before it to its own, so the trials
+    of a worker add up to its time. Where that is not known, it is what the worker had it for, else
+    the run itself. One that was resumed has its earlier part in `total_s` alone. Waiting for a
+    device that somebody else had is not counted.
+    """
+    alone = recorded.total_s if recorded.total_s is not None else recorded.wall_clock_s
+    return max(0.0, _had_s(recorded) or 0.0, (alone or 0.0) + _repeated_s(recorded))
+
+
+def attempt_seconds(recorded: Recorded) -> float:
+    """The same of the attempt alone that came to this result: without what earlier ones took of a
+    trial that was resumed. All of it where nobody knows.
+    """
+    had = _had_s(recorded)
+    return device_seconds(recorded) if had is None else max(0.0, had)
+
+
+def _had_s(recorded: Recorded) -> float | None:
+    had = recorded.cycle_s if recorded.cycle_s is not None else recorded.attempt_s
+    return None if had is None else had - (recorded.wait_s or 0.0)
+
+
+def _repeated_s(recorded: Recorded) -> float:
+    """Of the timings that were repeated, all but the one that counts."""
+    clocks = [_seconds(each) for each in recorded.timings or ()]
+    return max(0.0, sum(clocks) - (recorded.wall_clock_s or 0.0)) if len(clocks) > 1 else 0.0
+
+
+def _seconds(timing: Mapping[str, Any]) -> float:
+    found = timing.get("wall_clock_s")
+    return float(found) if isinstance(found, int | float) else 0.0

@@ -74,9 +74,8 @@ epochs = Table(
     Column("study_id", Integer, primary_key=True, autoincrement=False),
     Column("trial_number", Integer, primary_key=True, autoincrement=False),
     Column("claim_id", Integer, primary_key=True, autoincrement=False),
-    Column(
-        "repeat", Integer, primary_key=True, autoincrement=False
-    ),  # which of the trial's seeds, from 0
+    # which of the trial's seeds, from 0
+    Column("repeat", Integer, primary_key=True, autoincrement=False),
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("train_loss", Double),
     Column("val_loss", Double),
@@ -114,14 +113,12 @@ verifications = Table(
     Column("trial_number", Integer, nullable=False),  # whose configuration is run again
     Column("params", Text, nullable=False),  # JSON: that configuration, in true values
     Column("seed", BigInteger, nullable=False),
-    Column(
-        "block", Integer, nullable=False
-    ),  # runs of a block share a seed and lie close together in time
+    # runs of a block share a seed and lie close together in time
+    Column("block", Integer, nullable=False),
     Column("place", Integer, nullable=False),  # the random order in which runs are claimed
     Column("session", String(32), nullable=False),  # runs planned together, and so interleaved
-    Column(
-        "plan", Text, nullable=False
-    ),  # JSON: what the session was asked for, its shuffle's seed included
+    # JSON: what the session was asked for, its shuffle's seed included
+    Column("plan", Text, nullable=False),
     Column("state", String(12), nullable=False),  # waiting, running, finished, skipped
     Column("losses", Integer, nullable=False, default=0),  # how often its worker was lost
     Column("token", String(32)),
@@ -130,9 +127,8 @@ verifications = Table(
     Column("claimed_at", Double),
     Column("ended_at", Double),
     Column("result", Text),  # JSON, written under the token
-    Column(
-        "late", Text
-    ),  # JSON, by token: results of workers that had lost their lease; they never count
+    # JSON, by token: results of workers that had lost their lease; they never count
+    Column("late", Text),
     UniqueConstraint("study_id", "trial_number", "seed", name="tuner_verifications_once"),
     Index("tuner_verifications_by_study", "study_id", "state"),
 )

@@ -24,10 +24,9 @@ from tuner.errors import UsageError
 from tuner.models.names import names_file
 from tuner.models.own_modules import files_beside
 from tuner.spec.definition import StudyDefinition
-from tuner.storage.code_texts import source_of
+from tuner.study.create import BESIDE, refuse_changed_beside
 from tuner.study.open import OpenStudy
-from tuner.study.own_file import OwnFile, OwnProgram, is_whole, keep_copy, path_of_copy
-from tuner.study.same_definition import BESIDE, refuse_changed_beside
+from tuner.study.own_file import OwnFile, OwnProgram, is_whole, keep_copy, path_of_copy, source_of
 
 
 def with_code(

@@ -9,17 +9,19 @@ from typing import Any
 import optuna
 from optuna.study import Study
 from optuna.trial import FrozenTrial
-from sqlalchemy import select, update
+from sqlalchemy import Column, select, update
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
 from tuner.files.plain import explained
 from tuner.search.history import configuration
 from tuner.search.suggest import suggest
+from tuner.settings import in_percent
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.margin import checked_margin
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.damage import stored_definition, stored_membership
+from tuner.spec.retune import Registered
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
 from tuner.storage.optuna.private import storage_of, study_id_of
@@ -27,10 +29,9 @@ from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.epochs import EpochTable
 from tuner.storage.queue.roster import Roster
 from tuner.storage.queue.verifications import Verifications
-from tuner.storage.records import Claim
+from tuner.storage.records import Claim, stored_definition, stored_membership
 from tuner.storage.schema import studies
-from tuner.study.create import MEMBERSHIP, create_study, leftover
-from tuner.study.same_definition import refuse_if_different
+from tuner.study.create import MEMBERSHIP, create_study, leftover, refuse_if_different
 
 DEFAULT_TRIALS = 50
 """The budget of a new study for which nobody named one."""
@@ -112,9 +113,7 @@ class OpenStudy:
         Raises:
             StorageError: a newer tuner wrote it.
         """
-        query = select(studies.c.policy).where(studies.c.study_id == self.study_id)
-        with self.database.engine.connect() as connection:
-            return SearchPolicy.from_json(connection.execute(query).scalar_one(), self.name)
+        return SearchPolicy.from_json(self._stored(studies.c.policy), self.name)
 
     def set_policy(self, policy: SearchPolicy) -> None:
         """Change it; running workers follow with their next trial."""
@@ -124,10 +123,13 @@ class OpenStudy:
 
     def device_model(self) -> str | None:
         """The device model whose clock this study's times are on; None before the first trial."""
-        query = select(studies.c.device_model).where(studies.c.study_id == self.study_id)
-        with self.database.engine.connect() as connection:
-            model: str | None = connection.execute(query).scalar_one()
+        model: str | None = self._stored(studies.c.device_model)
         return model
+
+    def _stored(self, column: Column[Any]) -> Any:
+        query = select(column).where(studies.c.study_id == self.study_id)
+        with self.database.engine.connect() as connection:
+            return connection.execute(query).scalar_one()
 
     def bind_device_model(self, model: str) -> None:
         """Bind the study to `model` if it is bound to none yet.
@@ -199,28 +201,13 @@ def create_or_resume(
     """The study `name`, created when it is not there, with a budget of `trials` finished trials.
 
     Without `trials`, a study keeps its budget and a new one gets `DEFAULT_TRIALS`. A new one has
-    the `membership`, or is by itself, and the `policy` from its first moment on.
+    the `membership`, or is by itself, and the `policy` from its first moment on. To be called under
+    the initialisation lock, where others may do the same.
 
     Raises:
         UsageError: a study of that name was made for another definition, data or objectives, or not
             by tuner.
     """
-    with initialisation_lock(database.address):
-        return make_or_resume(
-            database, name, definition, trials=trials, membership=membership, policy=policy
-        )
-
-
-def make_or_resume(
-    database: Database,
-    name: str,
-    definition: StudyDefinition,
-    *,
-    trials: int | None,
-    membership: Membership | None = None,
-    policy: SearchPolicy | None = None,
-) -> OpenStudy:
-    """The same as `create_or_resume`, to be called under the initialisation lock."""
     if name not in list_studies(database):
         place = membership or Membership.of_new(name)
         create_study(
@@ -295,3 +282,64 @@ def attributes_of_studies(database: Database) -> dict[str, Mapping[str, Any]]:
     there = {study_id_of(frozen): frozen for frozen in database.optuna.get_all_studies()}
     found = [there[study_id] for study_id in known if study_id in there]
     return {each.study_name: each.user_attrs for each in found}
+
+
+# What is registered of a retune, with the first study of its variant.
+
+
+RETUNE = "tuner_retune"
+"""Where it is: with Optuna's own attributes of the study."""
+
+
+def registered_in(database: Database, study: str) -> Registered | None:
+    """What is registered with a study; None where nothing is, or there is no such study.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    stored = attributes_of_studies(database).get(study, {}).get(RETUNE)
+    if stored is None:
+        return None
+    try:
+        return Registered.model_validate(stored, strict=True)
+    except ValueError as error:
+        raise StorageError(
+            f"the retune that is registered with study {study!r} cannot be read "
+            f"({explained(error)}); a newer tuner wrote it, or another program"
+        ) from None
+
+
+def register_retune(study: OpenStudy, retune: Registered) -> None:
+    """Register it with a study."""
+    plain = retune.as_dict()
+    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain)
+
+
+# A study's margin, recorded before its confirmation begins and the same from then on.
+
+
+def record_margin(study: OpenStudy, said: float | None = None) -> float:
+    """Record the margin with the study, to be called before a run of its confirmation is planned:
+    what was `said`, else what the study has, else the usual one. The margin that counts.
+
+    Raises:
+        UsageError: no margin, or another than the one that verification runs have begun with.
+    """
+    with initialisation_lock(study.database.address):  # a launch may be changing another field
+        before = study.policy()
+        margin = before.counted_margin if said is None else checked_margin(said)
+        if margin != before.margin:
+            refuse_other_margin(study, margin)
+            study.set_policy(before.but(margin=margin))
+    return margin
+
+
+def refuse_other_margin(study: OpenStudy, said: float | None) -> None:
+    """Raises UsageError where a margin is recorded, verification has begun and another is said."""
+    recorded = study.policy().margin
+    if recorded is None or said == recorded or not study.verifications.runs():
+        return
+    raise UsageError(
+        f"study {study.name!r} has had a margin of {in_percent(recorded)} since before its "
+        "verification began, and keeps it; to look at another, say it to 'tuner best --margin'"
+    )

@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import Engine, insert, select
+from sqlalchemy.exc import IntegrityError
+
 from tuner.data.cache import user_cache
 from tuner.errors import DataError, UsageError
 from tuner.files.durable import open_plain, read_regular, write_durably
@@ -20,8 +23,54 @@ from tuner.models.names import names_file
 from tuner.models.own_modules import files_beside, imported_names, lies_in
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import Program
-from tuner.storage.code_texts import MOST_BYTES, fits, put_source
 from tuner.storage.database import Database
+from tuner.storage.dialects import database_now
+from tuner.storage.schema import sources
+
+# Files with networks of users' own, as text and by hash. Nothing here runs them.
+
+
+MOST_BYTES = 1 << 20
+"""Of one file."""
+
+
+def fits(content: bytes) -> bool:
+    """Whether a database takes it as text: UTF-8, and not too long."""
+    if len(content) > MOST_BYTES or b"\0" in content:
+        return False
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def put_source(engine: Engine, name: str, content: bytes) -> str:
+    """Keep a file that `fits`, once; its SHA-256."""
+    digest = hashlib.sha256(content).hexdigest()
+    try:
+        with engine.begin() as connection:
+            there = select(sources.c.sha256).where(sources.c.sha256 == digest)
+            if connection.execute(there).first() is None:
+                row = {"sha256": digest, "name": name[:200], "content": content.decode()}
+                connection.execute(insert(sources).values(**row, created_at=database_now()))
+    except IntegrityError:  # somebody else was faster
+        pass
+    return digest
+
+
+def source_of(engine: Engine, digest: str) -> bytes | None:
+    """The file of this SHA-256; None where there is none, or where what is there is another: a
+    database's content is a stranger's.
+    """
+    with engine.connect() as connection:
+        query = select(sources.c.content).where(sources.c.sha256 == digest)
+        found = connection.execute(query).scalar_one_or_none()
+    if not isinstance(found, str):
+        return None
+    content = found.encode(errors="replace")
+    return content if hashlib.sha256(content).hexdigest() == digest else None
+
 
 # What a study of a program runs on a host, as one text with a hash, and whether this user trusts
 # it there.

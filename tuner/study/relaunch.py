@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from optuna.trial import TrialState
+from sqlalchemy import select, update
 
 from tuner.config import MqlSplit
-from tuner.errors import TunerError, UsageError
+from tuner.errors import StorageError, TunerError, UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
 from tuner.search.methods import prunes
@@ -23,13 +24,100 @@ from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_settings import StudySettings, resumed
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.optuna.private import replace_constraints
+from tuner.storage.optuna.private import names_by_id, replace_constraints
+from tuner.storage.schema import studies
 from tuner.study.group import asked_searches, memberships
-from tuner.study.named import snapshot_named
-from tuner.study.open import OpenStudy, check_resumable, list_studies, make_or_resume, open_study
-from tuner.study.registered_retune import refuse_other_margin
+from tuner.study.open import (
+    OpenStudy,
+    check_resumable,
+    create_or_resume,
+    list_studies,
+    open_study,
+    refuse_other_margin,
+)
 from tuner.study.results import TrialRecord
-from tuner.study.shared_hours import share_launched_hours
+from tuner.study.snapshot import snapshot_named
+
+# Which studies share a limit of device hours: those that any launch has limited together, until
+# one lifts it.
+
+
+def share_launched_hours(studies: Sequence[OpenStudy], said: Mapping[str, Any]) -> list[str]:
+    """The studies of one launch share the limit that it `said`, with all that shared one with any
+    of them; a new search of a group that has one is paid by the same hours. Lines for the person
+    who launches.
+
+    To be called under the initialisation lock.
+    """
+    database, names = studies[0].database, [each.name for each in studies]
+    if "max_gpu_s" in said:
+        limit = said["max_gpu_s"]
+        together = share_hours(database, names, limit)
+        others = [name for name in together if name not in names]
+        if not others:
+            return []
+        what = "is lifted for" if limit is None else "holds for"
+        theirs = ", ".join(name for name in names if name in together)
+        why = f"an earlier launch had them share a limit with {theirs}"
+        return [f"--max-gpu-hours {what} {', '.join(others)} as well: {why}"]
+    for each in studies:
+        policy = each.policy()
+        if (
+            policy.max_gpu_s is not None
+            and policy.gpu_shared
+            and each.name not in policy.gpu_shared
+        ):
+            share_hours(database, [each.name], policy.max_gpu_s)
+    return []
+
+
+def share_hours(
+    database: Database, names: Collection[str], seconds: float | None
+) -> tuple[str, ...]:
+    """Limit the studies of these names, and all that share a limit with one of them, to so many
+    seconds together; None lifts the limit of all. Their names, the oldest first.
+
+    To be called under the initialisation lock.
+
+    Raises:
+        StorageError: the policy of one of them cannot be read.
+    """
+    with database.engine.begin() as connection:
+        by_id = names_by_id(connection)
+        query = select(studies.c.study_id, studies.c.policy).order_by(studies.c.study_id)
+        rows = connection.execute(query.with_for_update()).all()
+        stored = {by_id[row.study_id]: row for row in rows if row.study_id in by_id}
+        policies: dict[str, SearchPolicy] = {}
+        for name, row in stored.items():
+            try:
+                policies[name] = SearchPolicy.from_json(row.policy, name)
+            except StorageError:
+                if name in names:
+                    raise  # that of a study that nobody named says nothing
+        together = _together(policies, names)
+        shared = together if seconds is not None and len(together) > 1 else ()
+        for name in together:
+            before = policies[name]
+            after = before.but(max_gpu_s=seconds, gpu_shared=shared)
+            if after != before:
+                mine = studies.c.study_id == stored[name].study_id
+                connection.execute(update(studies).where(mine).values(policy=after.to_json()))
+    return together
+
+
+def _together(policies: Mapping[str, SearchPolicy], names: Collection[str]) -> tuple[str, ...]:
+    """All studies that are there and share a limit with one of these, and these."""
+    found = set(names) & policies.keys()
+    while True:
+        more = set(found)
+        for name, policy in policies.items():
+            sharing = {name, *policy.gpu_shared} if policy.gpu_shared else {name}
+            if sharing & found:
+                more |= sharing & policies.keys()
+        if more == found:
+            return tuple(name for name in policies if name in found)
+        found = more
+
 
 # What a launch says of a study that was there: what stays as it was, and what changes.
 
@@ -204,47 +292,38 @@ def open_studies(
             study.
     """
     with initialisation_lock(database.address):
-        return _open_alone(database, asked, said, device_model=device_model, warm_start=warm_start)
-
-
-def _open_alone(
-    database: Database,
-    asked: Mapping[str, StudyDefinition],
-    said: Said,
-    *,
-    device_model: str | None,
-    warm_start: str | None,
-) -> list[Launched]:
-    plans = _planned(database, asked, said)
-    for plan in plans:
-        if plan.like is not None and device_model is not None:  # a new search's budget is not full
-            plan.like.refuse_other_device(device_model)
-        check_resumable(
-            database, plan.name, plan.definition, trials=plan.trials, device_model=device_model
-        )
-        if plan.budget is not None and "margin" in said.policy:
-            refuse_other_margin(open_study(database, plan.name), said.policy["margin"])
-    fronts = fronts_of(database, warm_start) if warm_start is not None else ()
-    for plan in plans:
-        refuse_what_saw_last_block(plan.definition, fronts)
-    studies = [
-        make_or_resume(
-            database,
-            plan.name,
-            plan.definition,
-            trials=plan.trials,
-            membership=plan.place,
-            policy=_first_policy(plan.like, said),
-        )
-        for plan in plans
-    ]
-    launched = [
-        _launched(plan, study, said, fronts) for plan, study in zip(plans, studies, strict=True)
-    ]
-    if launched and (lines := share_launched_hours(studies, said.policy)):
-        last = launched[-1]
-        launched[-1] = dataclasses.replace(last, notes=(*last.notes, *lines))
-    return launched
+        plans = _planned(database, asked, said)
+        for plan in plans:
+            if (
+                plan.like is not None and device_model is not None
+            ):  # a new search's budget is not full
+                plan.like.refuse_other_device(device_model)
+            check_resumable(
+                database, plan.name, plan.definition, trials=plan.trials, device_model=device_model
+            )
+            if plan.budget is not None and "margin" in said.policy:
+                refuse_other_margin(open_study(database, plan.name), said.policy["margin"])
+        fronts = fronts_of(database, warm_start) if warm_start is not None else ()
+        for plan in plans:
+            refuse_what_saw_last_block(plan.definition, fronts)
+        studies = [
+            create_or_resume(
+                database,
+                plan.name,
+                plan.definition,
+                trials=plan.trials,
+                membership=plan.place,
+                policy=_first_policy(plan.like, said),
+            )
+            for plan in plans
+        ]
+        launched = [
+            _launched(plan, study, said, fronts) for plan, study in zip(plans, studies, strict=True)
+        ]
+        if launched and (lines := share_launched_hours(studies, said.policy)):
+            last = launched[-1]
+            launched[-1] = dataclasses.replace(last, notes=(*last.notes, *lines))
+        return launched
 
 
 def _first_policy(like: OpenStudy | None, said: Said) -> SearchPolicy:

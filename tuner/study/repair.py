@@ -11,12 +11,11 @@ from sqlalchemy import Connection, insert, select
 
 from tuner.errors import TunerError
 from tuner.storage.check import orphaned, remove, save
-from tuner.storage.damage import cell, damage_named
 from tuner.storage.database import Database, open_database
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.changed import changed_trials, restore
 from tuner.storage.optuna.private import TRIALS, names_by_id
-from tuner.storage.records import TrialResult
+from tuner.storage.records import TrialResult, cell, damage_named
 from tuner.storage.schema import claims
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy, list_studies, open_study

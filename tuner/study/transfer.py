@@ -22,20 +22,19 @@ from tuner.spec.membership import Membership
 from tuner.spec.objectives import violations
 from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import StudyFile
-from tuner.storage.code_texts import put_source
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.private import PREFIX, study_id_of
 from tuner.storage.optuna.rows import write_all_attributes
 from tuner.storage.queue.gpu_hours import note_without_result
-from tuner.storage.queue.runs import plan_renamed, recorded_row
+from tuner.storage.queue.verifications import plan_renamed, recorded_row
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims, epochs, studies, verifications
 from tuner.study.archive import Archive
 from tuner.study.code import mark_untrusted
 from tuner.study.create import UNFINISHED, create_bare, register
 from tuner.study.group import members_of, memberships
-from tuner.study.open import OpenStudy, list_studies, open_study
-from tuner.study.registered_retune import RETUNE
+from tuner.study.open import RETUNE, OpenStudy, list_studies, open_study
+from tuner.study.own_file import put_source
 from tuner.study.results import TrialRecord
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
+import logging
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +19,81 @@ from optuna.trial import TrialState
 from tuner.config import EpochRecord, Hyperparameters, StopReason
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.backend_rules import BackendChoice
+from tuner.devices.lock import DeviceLockError
+from tuner.errors import TunerError
+from tuner.models.fault import FAULTS, on_one_line
+from tuner.pareto import Point
 from tuner.record import Recorded
+from tuner.search.pruning import Pruner, Verdict, carried_on
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.records import TrialResult
-from tuner.trial.watched import Watched
+
+# The epochs of the trial at work, and what the pruner makes of them.
+
+
+@dataclass(slots=True)
+class Watched:
+    """No database, no device: microseconds. It goes to whichever process trains."""
+
+    pruner: Pruner
+    _verdicts: list[Verdict] = field(default_factory=list)
+    _epochs: dict[int, dict[int, tuple[float | None, float]]] = field(default_factory=dict)
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """All so far, in the order in which they were given."""
+        return tuple(self._verdicts)
+
+    def take_over(self, verdicts: Sequence[Verdict]) -> None:
+        """What another process made of the same epochs takes the place of what is known here."""
+        self._verdicts = list(verdicts)
+
+    def remember(self, rows: Iterable[EpochRow]) -> None:
+        """Epochs of an earlier attempt: a trial that goes
+        on from a checkpoint does not tell them again.
+        """
+        for row in rows:
+            self._epochs.setdefault(row.repeat, {})[row.epoch] = row.val_loss, row.elapsed_s
+
+    def judge(self, record: EpochRecord, repeat: int) -> Verdict | None:
+        """Why to end the trial after this epoch; None to go on.
+
+        An epoch that was not validated says nothing new, and ends none.
+        """
+        told = self._epochs.setdefault(repeat, {})
+        told[record.epoch] = record.val_loss, record.elapsed_s
+        if record.val_loss is None or any(n not in told for n in range(1, record.epoch + 1)):
+            return None
+        losses, elapsed_s = zip(*(told[epoch] for epoch in range(1, record.epoch + 1)), strict=True)
+        earlier = [self._optimistic(before) for before in range(repeat)]
+        verdict = self.pruner.verdict(
+            carried_on(losses), elapsed_s, earlier=[end for end in earlier if end is not None]
+        )
+        if verdict is not None:
+            self._verdicts.append(verdict)
+        return verdict
+
+    def verdict(self, epochs: int) -> Verdict | None:
+        """The latest on a training of so many epochs, else the latest:
+        one that is run again may be judged again.
+        """
+        return next(
+            (v for v in reversed(self._verdicts) if v.epoch == epochs),
+            next(reversed(self._verdicts), None),
+        )
+
+    def _optimistic(self, repeat: int) -> Point | None:
+        """The values of a seed that has finished; its MQL,
+        which is not known here, as its loss promises.
+        """
+        told = self._epochs.get(repeat)
+        if not told:
+            return None
+        losses, elapsed_s = zip(*(told[epoch] for epoch in sorted(told)), strict=True)
+        known = carried_on(losses)
+        return self.pruner.ended(known, elapsed_s) if known else None
 
 
 def _as_measured(choice: BackendChoice) -> BackendChoice:
@@ -106,6 +180,32 @@ def on_device(recorded: Recorded, device: Gpu | CpuCores) -> Recorded:
 
 
 @dataclass(slots=True)
+class Waited:
+    """Told by whoever waits (`TrialJob.on_wait`), and tells it on. Any thread may ask."""
+
+    tell: Callable[[bool], None] = lambda _waits: None
+    is_known: bool = False
+    """Somebody has said whether it waits."""
+    _before_s: float = 0.0
+    _since: float | None = None
+
+    def told(self, waits: bool) -> None:
+        """A wait begins, or is over."""
+        now = time.perf_counter()
+        if self._since is not None:
+            self._before_s += now - self._since
+        self._since = now if waits else None
+        self.is_known = True
+        self.tell(waits)
+
+    @property
+    def seconds(self) -> float:
+        """With those of a wait that goes on."""
+        since = self._since
+        return self._before_s + (0.0 if since is None else time.perf_counter() - since)
+
+
+@dataclass(slots=True)
 class TimeLeft:
     """Of `may_take_s` seconds from now on; None: no end. Waits for a device do not count.
 
@@ -114,30 +214,97 @@ class TimeLeft:
 
     may_take_s: float | None = None
     on_wait: Callable[[bool], None] = lambda _waits: None
-    _waited_s: float = 0.0
-    _waits_since: float | None = None
+    _waited: Waited = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self._waited = Waited(self.on_wait)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """For a device that somebody else may have."""
-        self._waits_since = time.perf_counter()
-        self.on_wait(True)
+        self._waited.told(True)
         try:
             yield
         finally:
-            self._waited_s += time.perf_counter() - self._waits_since
-            self._waits_since = None
-            self.on_wait(False)
+            self._waited.told(False)
 
     @property
     def seconds(self) -> float | None:
         if self.may_take_s is None:
             return None
-        now = time.perf_counter() if self._waits_since is None else self._waits_since
-        return self.may_take_s - (now - self._began - self._waited_s)
+        return self.may_take_s - (time.perf_counter() - self._began - self._waited.seconds)
 
     @property
     def is_over(self) -> bool:
         left = self.seconds
         return left is not None and left <= 0
+
+
+# What a training that fails leaves: a result of its trial, or a process that can train no more.
+
+
+LOST_CONTEXT_WORDS = (
+    "CUDA error",
+    "Triton Error [CUDA]",
+    "CUBLAS_STATUS",
+    "CUDNN_STATUS",
+    "CUSPARSE_STATUS",
+    "device-side assert",
+)
+"""How a failure says that the process's CUDA context is not to be used again."""
+_log = logging.getLogger(__name__)
+
+
+class TrainerLostError(TunerError):
+    """The process that trains is no more (exit code 1). Its trial has no result."""
+
+
+def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult | None:
+    """What `run_trial` returns, or the failure that it raised as its result.
+
+    The record says `context_lost` where this process can train no more.
+
+    Raises:
+        DeviceLockError, TrainerLostError: not this trial's: each would fail.
+    """
+    try:
+        return run_trial(job)
+    except (DeviceLockError, TrainerLostError):
+        raise
+    except (*FAULTS, KeyboardInterrupt) as error:  # a model's: no signal raises in a worker
+        _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())
+        result = failed(StopReason.ERROR, on_one_line(error), job.device, seed)
+        if not lost_context(error):
+            return result
+        return result.noting(context_lost=True)
+
+
+def lost_context(error: BaseException) -> bool:
+    """True when the failure leaves a CUDA context behind in which every later call fails too."""
+    cause = error.__cause__
+    if isinstance(error, TunerError):  # what a line tells of may have been a lost context
+        return cause is not None and lost_context(cause)
+    named = any(cls.__name__ == "AcceleratorError" for cls in type(error).__mro__)
+    return named or any(words in str(error) for words in LOST_CONTEXT_WORDS)
+
+
+# Imports of torch that nobody searches for garbage.
+
+
+@contextlib.contextmanager
+def nothing_collected() -> Iterator[None]:
+    """In here no garbage is looked for, and what is here at the end is never looked through again.
+
+    With torch come a million objects that stay. Python looks through all of them each time they
+    have become a quarter more, which is a fifth of a worker's start, and every now and then in the
+    middle of a training, for a quarter of a second.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()

@@ -5,10 +5,13 @@ on its device, evaluate it, and record everything seen.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
@@ -19,8 +22,9 @@ from tuner.data.prepare import TestWindows
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
 from tuner.devices.backend_rules import BackendChoice
-from tuner.devices.busy import Busy, BusyMeter
 from tuner.devices.lock import giving_up, logs_waiting
+from tuner.devices.watch import BusyMeter
+from tuner.files.checkout import head, is_edited
 from tuner.models.own import methods_not_used
 from tuner.models.registry import cell_of
 from tuner.record import Recorded
@@ -34,7 +38,33 @@ from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
 from tuner.training.naive_forecasts import score_baselines
 from tuner.trial.job import TimeLeft, on_device
-from tuner.trial.provenance import git_revision, versions
+
+# What code a result comes from: versions of packages, and the revision of the checkout.
+
+
+@functools.cache
+def versions() -> dict[str, str | None]:
+    """Versions of what a result depends on."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "cuda": torch.version.cuda}
+    for package in ("tuner", "torch", "optuna", "numpy", "neuralforecast"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    found["torch"] = torch.__version__
+    return found
+
+
+@functools.cache
+def git_revision() -> str | None:
+    """The revision of the checkout that this code runs from,
+    `+changes` when edited; None when installed.
+    """
+    revision = head()
+    if revision is None:
+        return None
+    return revision + ("+changes" if is_edited() else "")
+
 
 # A trial's turn on its device.
 
@@ -207,13 +237,16 @@ def run_trial(
         if result.stopped_by is StopReason.INTERRUPTED:
             return None
         result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
-        recorded = _with_choice(_recorded(result, observation, device, seed), backend)
+        recorded = _recorded(result, observation, device, seed, backend)
         cell = cell_of(definition.architecture, hyperparameters)
-        recorded = _with_pace(recorded, result, meter.seen(), windows=len(data.train))
+        busy, n_windows = meter.seen(), len(data.train)
+        recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
+        history, after = result.history, result.resumed_from
+        recorded = with_fall(recorded, history, windows=n_windows, after=after)
         if evaluation is not None and hyperparameters == definition.defaults:
             recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
-            recorded = _with_memory_held(_with_engines_kept(recorded, engines))
+            recorded = dataclasses.replace(recorded, **_memory_held(engines))
     earlier = carried.parts or None
     recorded = dataclasses.replace(recorded, timed_earlier=earlier, wait_s=wait_s, cell=cell)
     whole_trial = _with_totals(recorded, result, definition, evaluation_s)
@@ -289,22 +322,27 @@ def windows_of(definition: StudyDefinition, *, confirms: bool) -> TestWindows:
     return TestWindows.LAST_BLOCK if confirms else TestWindows.SEARCHED
 
 
+_OF_FIT = (
+    *("epochs", "best_epoch", "s_per_epoch", "setup_s", "samples_per_s"),
+    *("peak_memory_bytes", "n_parameters", "timed_from", "timed_until"),
+)
+"""What a record has as the training says it."""
+
+
 def _recorded(
-    result: FitResult, observation: Observation, device: Gpu | CpuCores, seed: int
+    result: FitResult,
+    observation: Observation,
+    device: Gpu | CpuCores,
+    seed: int,
+    choice: BackendChoice | None = None,
 ) -> Recorded:
     recorded = Recorded(
         stopped_by=result.stopped_by.value,
         converged=result.stopped_by is StopReason.CONVERGED,
-        epochs=result.epochs,
-        best_epoch=result.best_epoch,
         val_loss=result.best_val_loss,
-        s_per_epoch=result.s_per_epoch,
-        setup_s=result.setup_s,
-        samples_per_s=result.samples_per_s,
-        peak_memory_bytes=result.peak_memory_bytes,
-        n_parameters=result.n_parameters,
         backend=result.backend.value,
-        backend_fallback=result.backend_fallback or None,
+        backend_fallback=result.backend_fallback or (choice.reason if choice else "") or None,
+        backend_measured=choice.measured or None if choice else None,
         precision=result.precision.value,
         seed=seed,
         contaminated=observation.contaminated,
@@ -313,29 +351,11 @@ def _recorded(
         versions=versions(),
         git_revision=git_revision(),
         clock=ClockLabel.TUNER.value,
-        timed_from=result.timed_from,
-        timed_until=result.timed_until,
         resumed_from_epoch=result.resumed_from or None,
         context_lost=result.context_lost or None,
+        **{name: getattr(result, name) for name in _OF_FIT},
     )
     return on_device(recorded, device)
-
-
-def _with_choice(recorded: Recorded, backend: BackendChoice | None) -> Recorded:
-    """With what `auto` was measured to mean, where it was."""
-    if backend is None:
-        return recorded
-    return dataclasses.replace(
-        recorded,
-        backend_fallback=recorded.backend_fallback or backend.reason or None,
-        backend_measured=backend.measured or None,
-    )
-
-
-def _with_pace(recorded: Recorded, result: FitResult, busy: Busy, *, windows: int) -> Recorded:
-    """With how busy device and process were, and whether the throughput fell."""
-    recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
-    return with_fall(recorded, result.history, windows=windows, after=result.resumed_from)
 
 
 def _with_totals(
@@ -356,26 +376,19 @@ def _with_totals(
     )
 
 
-def _with_engines_kept(recorded: Recorded, engines: EnginePool | None) -> Recorded:
-    """With the engines that stay for trials to come, if any may.
+def _memory_held(engines: EnginePool | None) -> dict[str, Any]:
+    """What this process still holds of its GPU when a trial's network is gone, with the engines
+    that stay for trials to come: it must not grow over a study.
 
-    Where none do, memory that torch holds and nobody uses goes back to the device; else it stays as
-    well: the next trial asks for the same, and would wait for it.
+    Where none stay, memory that torch holds and nobody uses goes back to the device; else it stays
+    as well: the next trial asks for the same, and would wait for it.
     """
+    kept: dict[str, Any] = {}
     if engines is None:
         torch.cuda.empty_cache()
-        return recorded
-    return dataclasses.replace(
-        recorded, kept_engines=len(engines), kept_engines_bytes=engines.n_bytes
-    )
-
-
-def _with_memory_held(recorded: Recorded) -> Recorded:
-    """With what this process still holds on its GPU when a trial's network is gone: it must not
-    grow over a study.
-    """
-    return dataclasses.replace(
-        recorded,
-        allocated_memory_bytes=torch.cuda.memory_allocated(),
-        reserved_memory_bytes=torch.cuda.memory_reserved(),
-    )
+    else:
+        kept = {"kept_engines": len(engines), "kept_engines_bytes": engines.n_bytes}
+    return kept | {
+        "allocated_memory_bytes": torch.cuda.memory_allocated(),
+        "reserved_memory_bytes": torch.cuda.memory_reserved(),
+    }

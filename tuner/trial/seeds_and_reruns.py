@@ -38,11 +38,10 @@ from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.engines.pool import EnginePool
-from tuner.trial.job import TimeLeft, TrialJob
+from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob
 from tuner.trial.program.kept_folder import KeptFolder
 from tuner.trial.program.run_program import run_program
 from tuner.trial.run import alone_on, run_config, run_trial, windows_of
-from tuner.trial.survival import TrainerLostError
 from tuner.version import __version__
 
 # A process trains a study with the class and the term that it began with, also where somebody
@@ -104,7 +103,7 @@ def combined(results: Sequence[TrialResult], seeds: int) -> TrialResult:
     last = results[-1]
     runs = [_of_a_run(run.recorded) for run in results]
     if last.state is not TrialState.COMPLETE:
-        return dataclasses.replace(last, recorded=dataclasses.replace(last.recorded, runs=runs))
+        return last.noting(runs=runs)
     values = [
         statistics.median(each) for each in zip(*(run.values or () for run in results), strict=True)
     ]
@@ -364,7 +363,7 @@ def cleanest(runs: Sequence[TrialResult]) -> TrialResult:
         return runs[0]
     best = runs[_number_of_cleanest(runs)]
     timings = [run.recorded.kept_in(In.TIMINGS) for run in runs]
-    return dataclasses.replace(best, recorded=dataclasses.replace(best.recorded, timings=timings))
+    return best.noting(timings=timings)
 
 
 def _number_of_cleanest(runs: Sequence[TrialResult]) -> int:

@@ -19,7 +19,7 @@ from tuner.files.plain import harmless
 from tuner.search.history import Configuration, configuration
 from tuner.spec.space import SearchSpace
 from tuner.storage.database import initialisation_lock
-from tuner.storage.queue.runs import ABLATION, StoredAblation, VerificationRun, is_ablation
+from tuner.storage.queue.verifications import ABLATION, StoredAblation, VerificationRun, is_ablation
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import confirmation_of

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.record import Recorded
-from tuner.storage.queue.runs import (
+from tuner.storage.queue.verifications import (
     StoredFrozen,
     StoredPlan,
     VerificationRun,

@@ -18,7 +18,7 @@ import numpy as np
 from tuner.config import Value
 from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, STEPS
 from tuner.storage.database import initialisation_lock
-from tuner.storage.queue.runs import (
+from tuner.storage.queue.verifications import (
     CONFIRMATION,
     PlannedRun,
     StoredFrozen,
@@ -27,8 +27,7 @@ from tuner.storage.queue.runs import (
     is_confirmation,
 )
 from tuner.study.group import Group, grouped
-from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import record_margin
+from tuner.study.open import OpenStudy, record_margin
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, known_runs_of
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tuner.spec.margin import MARGIN
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.verdict.stats.effects import Comparison, questions
 from tuner.verdict.stats.pairs import judge, judge_at_look

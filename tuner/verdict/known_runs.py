@@ -13,7 +13,7 @@ from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import values_of
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import VerificationRun
 from tuner.study.results import TrialRecord, is_cut, is_miss
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from

@@ -7,8 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.pareto import Point, knee_index
-from tuner.storage.queue.runs import CHOSEN_LATER, VerificationRun, stands_apart
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import (
+    CHOSEN_LATER,
+    VerificationRun,
+    Verifications,
+    stands_apart,
+)
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.runs_model import Choice, Front, front_of_runs

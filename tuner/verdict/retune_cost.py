@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.record import Recorded
-from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.runs import VerificationRun, is_confirmation, stands_apart
+from tuner.storage.queue.verifications import VerificationRun, is_confirmation, stands_apart
+from tuner.storage.records import device_seconds
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, confirmed_studies
 from tuner.verdict.round_allowances import run_seconds

@@ -8,9 +8,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.runs import VerificationRun, stands_apart
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import VerificationRun, Verifications, stands_apart
+from tuner.storage.records import device_seconds
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tuner.errors import UsageError
 from tuner.search.history import configuration
 from tuner.spec.margin import LEAST_RUNS
-from tuner.storage.queue.runs import stands_apart
+from tuner.storage.queue.verifications import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
 from tuner.verdict.known_runs import candidates_of, default_cut_at

@@ -17,8 +17,7 @@ from tuner.pareto import knee_index
 from tuner.spec.membership import FIRST_DRAW, seed_of_trial, seeds_of
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.queue.runs import PlannedRun, VerificationRun
-from tuner.storage.queue.verifications import planned_seeds
+from tuner.storage.queue.verifications import PlannedRun, VerificationRun, planned_seeds
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.snapshot import StudySnapshot, snapshot

@@ -14,8 +14,12 @@ from tuner.config import Value
 from tuner.record import Recorded
 from tuner.spec.objectives import axis_title
 from tuner.storage.queue.gpu_hours import GpuHours
-from tuner.storage.queue.runs import VerificationRun, cut_default, stands_apart
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import (
+    VerificationRun,
+    Verifications,
+    cut_default,
+    stands_apart,
+)
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, is_cut
 from tuner.study.snapshot import StudySnapshot

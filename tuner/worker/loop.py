@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from optuna.trial import TrialState
 
@@ -25,21 +25,19 @@ from tuner.devices import CpuCores, Gpu
 from tuner.files.kinds import In
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.storage.queue.leased_queue import Queue
-from tuner.storage.queue.outbox import Outbox
 from tuner.storage.queue.roster import Roster
 from tuner.storage.records import Claim, RunTicket, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
-from tuner.trial.job import TrialJob, TrialRunner, failed
-from tuner.trial.survival import TrainerLostError, survived
+from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, Waited, failed, survived
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import WAITING, Heartbeat
 from tuner.worker.outages import Retry
-from tuner.worker.paths import WorkerPaths, deliver, forget_trials, tidy_up
+from tuner.worker.paths import Outbox, WorkerPaths, deliver, forget_trials, tidy_up
 from tuner.worker.process import ContextLostError, StopFlag
 from tuner.worker.registration import new_name, registered
 from tuner.worker.trial_source import TrialSource
-from tuner.worker.work_source import Piece, Source, Turn, Waited, WorkerContext
+from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 # A training that has its device alone among all workers of the database, or else says so.
 
@@ -105,22 +103,19 @@ def _said(result: TrialResult | None, waited: Waited, why: str) -> TrialResult |
     """The result with all that was waited so far, and why its timing is not to be trusted."""
     if result is None:
         return None
-    recorded = result.recorded
     if waited.is_known:
-        recorded = dataclasses.replace(recorded, wait_s=waited.seconds)
-    if why and result.state in TIMED:
-        said = "; ".join(filter(None, (recorded.contamination, why)))
-        recorded = dataclasses.replace(recorded, contaminated=True, contamination=said)
-    return dataclasses.replace(result, recorded=recorded)
+        result = result.noting(wait_s=waited.seconds)
+    if not why or result.state not in TIMED:
+        return result
+    said = "; ".join(filter(None, (result.recorded.contamination, why)))
+    return result.noting(contaminated=True, contamination=said)
 
 
 def _with_all(runs: list[TrialResult]) -> TrialResult:
     """The last one, with the clocks of all."""
-    last = runs[-1]
     if len(runs) == 1:
-        return last
-    timings = [run.recorded.kept_in(In.TIMINGS) for run in runs]
-    return dataclasses.replace(last, recorded=dataclasses.replace(last.recorded, timings=timings))
+        return runs[0]
+    return runs[-1].noting(timings=[run.recorded.kept_in(In.TIMINGS) for run in runs])
 
 
 # A result on its way: on local disk first, then in the database, however long that takes.
@@ -318,7 +313,7 @@ class KeptLease:
 
 def lease_on(
     held: Held,
-    queue: Queue[Held],
+    queue: Queue[Held, Held],
     roster: Roster,
     worker: str,
     stop: StopFlag,
@@ -416,7 +411,7 @@ class Worker:
         if self._lease is not None:
             self._lease.close()
 
-    def _queues(self) -> list[Queue[object]]:
+    def _queues(self) -> list[Queue[Any, Any]]:
         return [queue for source in self._sources for queue in source.queues]
 
     def _sign_in(self, opened: OpenStudy) -> None:
@@ -462,7 +457,7 @@ class Worker:
         self._carry_through(turn.queue, held, turn.take_up(held))
         return True
 
-    def _carry_through(self, queue: Queue[Held], held: Held, piece: Piece) -> None:
+    def _carry_through(self, queue: Queue[Held, Held], held: Held, piece: Piece) -> None:
         self._heartbeat.new_trial()
         kept = lease_on(held, queue, piece.opened.roster, self.name, self._stop, beside=piece.keep)
         with kept as lease:
@@ -522,7 +517,9 @@ class Worker:
             self._lease.look()
         return result
 
-    def _deliver(self, queue: Queue[Held], held: Held, piece: Piece, result: TrialResult) -> bool:
+    def _deliver(
+        self, queue: Queue[Held, Held], held: Held, piece: Piece, result: TrialResult
+    ) -> bool:
         """Store a result, on local disk first: it outlives this process. True when it counts."""
         running = piece.running
         running.deliver()

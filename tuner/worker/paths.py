@@ -6,15 +6,135 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import logging
 import re
+import secrets
 import shutil
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from tuner.storage.queue.outbox import Outbox
+from tuner.files.durable import read_regular, write_durably
+from tuner.storage.queue.claims import Ledger
+from tuner.storage.queue.epochs import EpochRow, EpochTable
+from tuner.storage.queue.verifications import Verifications
+from tuner.storage.records import Claim, RunTicket, TrialResult
+from tuner.storage.retry import DATABASE_FAILURES, cause_of, passes
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
+
+# What was computed and not yet stored waits in local files: a result outlives its worker and a
+# database outage.
+
+
+AT_MOST_BYTES = 64 << 20
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """The files in `folder` of one study. `study_key` is what
+    no other study has, in this database or another.
+    """
+
+    folder: Path
+    study_key: str
+
+    def put_result(self, held: Claim | RunTicket, result: TrialResult) -> None:
+        """Raises OSError when it cannot be written."""
+        self._put(self._result_path(held), held, {"result": result.to_json()})
+
+    def remove_result(self, held: Claim | RunTicket) -> None:
+        _remove(self._result_path(held))
+
+    def put_epochs(self, claim: Claim, rows: Sequence[EpochRow]) -> None:
+        """Raises OSError when they cannot be written."""
+        path = self.folder / f"epochs-{claim.token}-{secrets.token_hex(4)}.json"
+        self._put(path, claim, {"epochs": [asdict(row) for row in rows]})
+
+    def _result_path(self, held: Claim | RunTicket) -> Path:
+        return self.folder / f"result-{held.token}.json"
+
+    def _put(self, path: Path, held: Claim | RunTicket, what: dict[str, Any]) -> None:
+        kind = "claim" if isinstance(held, Claim) else "run"
+        write_durably(
+            path, json.dumps({"study": self.study_key, kind: asdict(held)} | what).encode()
+        )
+
+    def deliver(
+        self, ledger: Ledger, epochs: EpochTable, runs: Verifications, *, only: Claim | None = None
+    ) -> int:
+        """Bring the study's entries (or the epochs of one claim,
+        `only`) to the database; returns how many.
+
+        Safe to run by several at once, and again after a failure: what is written twice counts
+        once. An entry that cannot be read, or that the database refuses, stays where it is, with a
+        notice.
+
+        Raises:
+            DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
+        """
+        delivered = 0
+        pattern = "*.json" if only is None else f"epochs-{only.token}-*.json"
+        # Epochs first: a trial that is told as finished should have its curve.
+        for path in sorted(self.folder.glob(pattern)):
+            deliver = self._read(path, ledger, epochs, runs)
+            if deliver is None:
+                continue
+            try:
+                deliver()
+            except DATABASE_FAILURES as error:
+                if passes(error):
+                    raise
+                _log.warning("%s is refused by the database: %s", path, cause_of(error))
+                continue
+            _remove(path)
+            delivered += 1
+        return delivered
+
+    def _read(
+        self, path: Path, ledger: Ledger, epochs: EpochTable, runs: Verifications
+    ) -> Callable[[], None] | None:
+        """What delivers the entry; None when it is another study's,
+        unreadable or just delivered by another.
+        """
+        try:
+            entry = json.loads(read_regular(path, at_most=AT_MOST_BYTES))
+            if entry["study"] != self.study_key:
+                return None
+            if "run" in entry:
+                ticket, made = RunTicket(**entry["run"]), TrialResult.from_json(entry["result"])
+                return lambda: _told("a verification run", counted=runs.finish(ticket, made))
+            claim = Claim(**entry["claim"])
+            if "epochs" in entry:
+                rows = [EpochRow(**row) for row in entry["epochs"]]
+                return lambda: epochs.write(claim.trial_number, claim.claim_id, rows)
+            result = TrialResult.from_json(entry["result"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("%s holds nothing that could be delivered: %s", path, error)
+            return None
+        return lambda: _told(f"trial {claim.trial_number}", counted=ledger.finish(claim, result))
+
+
+def _told(what: str, *, counted: bool) -> None:
+    _log.info(
+        "%s: a result from before was delivered, and %s",
+        what,
+        "counts" if counted else "came too late to count",
+    )
+
+
+def _remove(path: Path) -> None:
+    """What cannot be taken away (another user's, on a disk that is read only by now) is delivered
+    again, and changes nothing.
+    """
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+
 
 _TRIAL = re.compile(r"trial-(\d+)-")
 

@@ -10,14 +10,54 @@ import platform
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from sqlalchemy import Engine
 
 from tuner.devices import CpuCores, Gpu
-from tuner.storage.queue.roster import HostFacts
+from tuner.devices.host import boot_id
+from tuner.files.checkout import head
+from tuner.storage.dialects import clock_skew_s
+from tuner.storage.queue.roster import HostFacts, clock_in_words, newcomer_in_words
 from tuner.storage.retry import DATABASE_FAILURES
-from tuner.study.host_differences import clock_in_words, newcomer_in_words
 from tuner.study.open import OpenStudy
-from tuner.worker.host_facts import host_facts
+from tuner.version import __version__
 from tuner.worker.outages import Retry
+
+# What is known of the host that a worker runs on.
+
+
+_REVISION_DIGITS = 12
+
+
+def host_facts(engine: Engine) -> HostFacts:
+    """Those of this host. Asks the database for its time, and imports nothing.
+
+    Raises:
+        DBAPIError: the database is away.
+    """
+    return HostFacts(
+        boot_id=boot_id(),
+        torch_version=torch_version(),
+        tuner_version=_tuner(),
+        clock_skew_s=round(clock_skew_s(engine), 3),
+    )
+
+
+@functools.cache
+def torch_version() -> str | None:
+    """That is installed here; None where none is."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
+
+
+def _tuner() -> str:
+    """With its revision, where it runs from a checkout."""
+    revision = head()
+    return f"{__version__}+{revision[:_REVISION_DIGITS]}" if revision else __version__
+
 
 _log = logging.getLogger(__name__)
 

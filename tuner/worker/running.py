@@ -12,12 +12,12 @@ from tuner.config import EpochRecord, StopReason
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.queue.outbox import Outbox
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
 from tuner.study.open import OpenStudy
-from tuner.trial.watched import Watched
+from tuner.trial.job import Watched
 from tuner.worker.heartbeat import Heartbeat
+from tuner.worker.paths import Outbox
 
 # When an epoch is written: every second, less often where the database is slow, and ever less
 # often while it is away.

@@ -9,26 +9,23 @@ import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.lock import DeviceLockError, lock_folder
-from tuner.devices.neighbours import signed_in
+from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
 from tuner.storage.database import open_database
-from tuner.storage.location import cautions
 from tuner.storage.queue.device_leases import DeviceLeases
 from tuner.storage.records import TrialResult
 from tuner.storage.retry import RETRY_S
+from tuner.storage.sqlite import cautions
 from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
-from tuner.study.named import opened_patiently
+from tuner.study.data_file import data_of
 from tuner.study.open import OpenStudy
-from tuner.trial.job import TrialJob, TrialRunner
-from tuner.trial.study_data import data_of
-from tuner.trial.survival import TrainerLostError, nothing_collected
+from tuner.study.snapshot import opened_patiently
+from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, nothing_collected
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker
@@ -46,35 +43,6 @@ from tuner.worker.verification_source import VerificationSource
 PrepareData = Callable[[], Mapping[str, PreparedData]]
 
 
-class Trainer(Protocol):
-    """A `TrialRunner` with its data on its device."""
-
-    @property
-    def lanes(self) -> int:
-        """How many jobs the worker has at a time: 2 where one is made ready while one trains."""
-
-    def load(
-        self,
-        prepare: PrepareData,
-        give_up: Callable[[], bool],
-        on_phase: Callable[[str], None],
-    ) -> bool:
-        """Have the data on the device; False when `give_up` said so while another one had that.
-
-        `prepare` gives the data by data hash; `on_phase` is told what is waited for.
-
-        Raises:
-            TunerError: the device does not take it.
-            DeviceLockError: devices cannot be locked.
-        """
-
-    def __call__(self, job: TrialJob) -> TrialResult | None:
-        """The job's result; None when it was interrupted."""
-
-    def close(self) -> None:
-        """Nothing more is to be trained."""
-
-
 class InThisProcess:
     """Trains in the worker's own process: on a CPU, what is no code of the user's."""
 
@@ -90,6 +58,14 @@ class InThisProcess:
         give_up: Callable[[], bool],
         on_phase: Callable[[str], None],
     ) -> bool:
+        """Have the data on the device; False when `give_up` said so while another one had that.
+
+        `prepare` gives the data by data hash; `on_phase` is told what is waited for.
+
+        Raises:
+            TunerError: the device does not take it.
+            DeviceLockError: devices cannot be locked.
+        """
         with nothing_collected():
             from tuner.worker.trainer.on_device import load_onto  # torch
         self._run = load_onto(self._device, prepare, give_up, on_phase)
@@ -103,6 +79,9 @@ class InThisProcess:
         self._run = None
 
 
+Trainer = InThisProcess | TrainerProcess
+"""Runs jobs with its data on its device. A worker has as many at a time as it has `lanes`: 2 where
+one is made ready while one trains."""
 _log = logging.getLogger(__name__)
 
 
@@ -145,23 +124,14 @@ def work(
         TrainerLostError: what trains has ended; what it trained is taken back.
     """
     log_to_stderr()
-    with contextlib.closing(trainer):
-        return _work(order, device, trainer, orphan, note)
-
-
-def _work(
-    order: WorkOrder,
-    device: Gpu | CpuCores,
-    trainer: Trainer,
-    orphan: Orphan | None,
-    note: Callable[[str], None],
-) -> int:
     stop = StopFlag()
     received: list[int] = []
     retry_s = RETRY_S if orphan is not None else 0.0
-    address = absolute(parse_url(order.storage))
-    database = open_database(address, create=False, retry_s=retry_s)
-    try:
+    with contextlib.ExitStack() as closed:
+        closed.callback(trainer.close)
+        address = absolute(parse_url(order.storage))
+        database = open_database(address, create=False, retry_s=retry_s)
+        closed.callback(database.close)
         studies = opened_patiently(database, order.studies, retry_s=retry_s)
         own_code = [require_trust(each, trust=order.trust) for each in studies]
         if orphan is None:  # on its own: otherwise the launch has said it
@@ -172,14 +142,13 @@ def _work(
         studies = _with_code(order, studies)
         received = stop_on_signals(stop, supervised=orphan is not None)
         stops().count()
-        _run(order, studies, device, trainer, stop, orphan)
-    except ContextLostError as error:
-        _log.warning("this process can use its device no more (%s)", error)
-        end_on_signals()
-        if not received:
-            raise
-    finally:
-        database.close()
+        try:
+            _run(order, studies, device, trainer, stop, orphan)
+        except ContextLostError as error:
+            _log.warning("this process can use its device no more (%s)", error)
+            end_on_signals()
+            if not received:
+                raise
     return 128 + received[0] if received else 0
 
 

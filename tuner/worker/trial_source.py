@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.config import Hyperparameters, StopReason
-from tuner.devices.backend_rules import BackendChoice
+from tuner.config import StopReason
 from tuner.record import Recorded
 from tuner.search.bounds import FinishedTrial, Stopping
 from tuner.search.history import Configuration, configuration
@@ -28,18 +27,13 @@ from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, judged, record_of
-from tuner.trial.job import TrialJob
-from tuner.trial.watched import Watched
+from tuner.trial.job import TrialJob, Watched
 from tuner.worker.paths import forget_trials
-from tuner.worker.running import RunningTrial
 from tuner.worker.work_source import (
     GpuGrants,
-    Granted,
-    MeasuredBackend,
     Piece,
     Source,
     Turn,
-    Waited,
     WorkerContext,
 )
 
@@ -235,17 +229,17 @@ class TrialSource(Source):
     """The trials of the worker's studies, until all budgets are filled."""
 
     def __init__(self, context: WorkerContext) -> None:
-        self._context = context
+        self.context = context
         self._searched: dict[str, tuple[SearchPolicy, int]] = {}
         """How each study's sampler was made: of which policy and budget."""
-        self._pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
-        self._turnover = Turnover()
-        self._grants = GpuGrants(context.name)
-        self._took: dict[str, dict[int, float]] = {opened.name: {} for opened in context.studies}
+        self.pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
+        self.turnover = Turnover()
+        self.grants = GpuGrants(context.name)
+        self.took: dict[str, dict[int, float]] = {opened.name: {} for opened in context.studies}
 
     @property
     def queues(self) -> Sequence[Ledger]:
-        return [opened.ledger for opened in self._context.studies]
+        return [opened.ledger for opened in self.context.studies]
 
     def sign_in(self, opened: OpenStudy) -> None:
         opened.ledger.return_strays()
@@ -253,8 +247,8 @@ class TrialSource(Source):
     def in_turn(self) -> Sequence[Turn[Claim]]:
         """The studies that are not filled yet, the emptiest first."""
         fill = []
-        for index, opened in enumerate(self._context.studies):
-            counts = self._context.stored(opened.ledger.counts, "the budget", until_stopped=True)
+        for index, opened in enumerate(self.context.studies):
+            counts = self.context.stored(opened.ledger.counts, "the budget", until_stopped=True)
             if counts.left:
                 full = (counts.finished + counts.running) / counts.budget
                 fill.append((full, index, opened, counts.budget))
@@ -268,18 +262,18 @@ class TrialSource(Source):
         ]
 
     def idle(self) -> None:
-        self._turnover.idle()
-        limits = [each.ledger.spent.last_hours for each in self._context.studies]
+        self.turnover.idle()
+        limits = [each.ledger.spent.last_hours for each in self.context.studies]
         take_back = functools.partial(
-            self._grants.take_back, self._context.studies[0].database, limits
+            self.grants.take_back, self.context.studies[0].database, limits
         )
-        self._context.stored(take_back, "a look for lost work", until_stopped=True)
+        self.context.stored(take_back, "a look for lost work", until_stopped=True)
 
     def follow_policy(self, opened: OpenStudy, *, budget: int) -> SearchPolicy:
         """Use the sampler that the study was last told to use, for a budget of so many trials;
         returns all that it was told.
         """
-        policy = self._context.stored(opened.policy, "the study's policy", until_stopped=True)
+        policy = self.context.stored(opened.policy, "the study's policy", until_stopped=True)
         if self._searched.get(opened.name) != (policy, budget):
             opened.optuna.sampler = sampler_for(
                 opened.name,
@@ -293,67 +287,32 @@ class TrialSource(Source):
         return policy
 
     def _take_up(self, opened: OpenStudy, budget: int, claim: Claim) -> Piece:
-        return _Trial(
-            self._context,
-            opened,
-            claim,
-            functools.partial(self.follow_policy, budget=budget),
-            self._pruning[opened.name],
-            self._turnover,
-            self._took[opened.name],
-            self._grants.for_claim(claim.token),
-        )
+        return _Trial(self, opened, budget, claim)
 
 
 class _Trial(Piece):
     """One trial of the search."""
 
     _trial: FrozenTrial
-    _policy: SearchPolicy
     _attempts: int
-    _hyperparameters: Hyperparameters
-    _measured: MeasuredBackend
-    _backend: BackendChoice | None
 
-    def __init__(
-        self,
-        context: WorkerContext,
-        opened: OpenStudy,
-        claim: Claim,
-        follow_policy: Callable[[OpenStudy], SearchPolicy],
-        pruning: StudyPruning,
-        turnover: Turnover,
-        took: dict[int, float],
-        granted: Granted,
-    ) -> None:
-        """`took` are the seconds of trials of the study that have ended here and may not be stored
-        yet, by number.
-        """
-        self._context = context
-        self._claim = claim
-        self._took = took
-        self._granted = granted
-        self._waited = Waited(granted.waits)
-        self._follow_policy = follow_policy
-        self._pruning = pruning
-        self._times = TrialTimes(turnover)
-        self.opened = opened
-        self.what = f"trial {claim.trial_number} of {opened.name}"
-        self.ticket = claim
-        self._seed_root = opened.membership.seed_root
-        self.seed = seed_of_trial(claim.trial_number, root=self._seed_root)
-        self.running = RunningTrial(
+    def __init__(self, source: TrialSource, opened: OpenStudy, budget: int, claim: Claim) -> None:
+        super().__init__(
+            source.context,
             opened,
-            context.name,
-            claim.trial_number,
-            claim=claim,
-            heartbeat=context.heartbeat,
-            outbox=context.outbox(opened),
+            claim,
+            source.grants,
+            number=claim.trial_number,
+            seed=seed_of_trial(claim.trial_number, root=opened.membership.seed_root),
+            what=f"trial {claim.trial_number} of {opened.name}",
         )
+        self._source, self._budget, self._claim = source, budget, claim
+        self._took = source.took[opened.name]
+        self._times = TrialTimes(source.turnover)
 
     def prepare(self) -> bool:
         stored, claim = self._context.stored, self._claim
-        self._policy = self._follow_policy(self.opened)
+        self._policy = self._source.follow_policy(self.opened, budget=self._budget)
         self._times.asks()
         ask = functools.partial(self.opened.ask, claim)
         trial = stored(ask, "a trial's parameters", until_stopped=True)
@@ -363,30 +322,15 @@ class _Trial(Piece):
         self._trial = trial
         earlier = functools.partial(self.opened.ledger.earlier_attempts, claim)
         self._attempts = 1 + stored(earlier, "a look at earlier attempts", until_stopped=True)
-        self._hyperparameters = self.opened.definition.hyperparameters(trial.params)
-        self._measured = MeasuredBackend.of(
-            self.opened, self._context.device, self._hyperparameters
-        )
-        self._backend = stored(self._measured.known, "a measured backend", until_stopped=True)
+        self._take(trial.params)
         return True
 
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
-        self.running.watched = self._pruning.watch(self._trial, self._policy)
-        return TrialJob(
-            study=self.opened.name,
-            definition=self.opened.definition,
-            policy=self._policy,
-            number=self._trial.number,
-            hyperparameters=self._hyperparameters,
-            backend=self._backend,
-            on_backend=self._measured.settle,
-            device=self._context.device,
-            on_epoch=self.running.on_epoch,
-            on_curve=self.running.on_curve,
-            on_phase=self._context.heartbeat.phase,
-            on_wait=self._waited.told,
-            should_stop=should_stop,
-            seed_root=self._seed_root,
+        pruning = self._source.pruning[self.opened.name]
+        self.running.watched = pruning.watch(self._trial, self._policy)
+        return self._job(
+            should_stop,
+            seed_root=self.opened.membership.seed_root,
             study_key=self._context.keys[self.opened.name],
             checkpoints=self._context.checkpoints(self.opened),
             watched=self.running.watched,
@@ -418,9 +362,6 @@ class _Trial(Piece):
         took_s = max(0.0, self._times.took_s - self._waited.seconds)
         self._took[self._claim.trial_number] = took_s
         self._granted.took(took_s)
-
-    def keep(self) -> None:
-        self._granted.keep()
 
     def recorded(self, result: TrialResult) -> TrialResult:
         # With what others could change of the trial while it ran.

@@ -10,26 +10,19 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 
-from tuner.config import Hyperparameters, StopReason
-from tuner.devices.backend_rules import BackendChoice
+from tuner.config import StopReason
 from tuner.search.suggest import UnfitConfigurationError
-from tuner.spec.policy import SearchPolicy
-from tuner.storage.queue.runs import VerificationRun, is_confirmation
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import VerificationRun, Verifications, is_confirmation
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.trial.job import TrialJob
 from tuner.verdict.early_looks import stop_if_clear
 from tuner.verdict.round_allowances import in_time, skip_what_is_too_late
 from tuner.verdict.verified import limits_of, verifications_of
-from tuner.worker.running import RunningTrial
 from tuner.worker.work_source import (
     GpuGrants,
-    Granted,
-    MeasuredBackend,
     Piece,
     Source,
     Turn,
-    Waited,
     WorkerContext,
 )
 
@@ -38,84 +31,60 @@ class VerificationSource(Source):
     """The planned runs of all the worker's studies, which are one queue: they are interleaved."""
 
     def __init__(self, context: WorkerContext) -> None:
-        self._context = context
-        self._queue = verifications_of(context.studies)
-        self._took: dict[int, float] = {}
-        self._grants = GpuGrants(context.name)
+        self.context = context
+        self.queue = verifications_of(context.studies)
+        self.took: dict[int, float] = {}
+        self.grants = GpuGrants(context.name)
 
     @property
     def queues(self) -> Sequence[Verifications]:
-        return (self._queue,)
+        return (self.queue,)
 
     def in_turn(self) -> Sequence[Turn[VerificationRun]]:
-        stored, studies = self._context.stored, self._context.studies
+        stored, studies = self.context.stored, self.context.studies
         clear = "a look whether the answer is clear"
         stored(lambda: stop_if_clear(studies), clear, until_stopped=True)
         late = "a look whether there is time for more"
-        stored(lambda: skip_what_is_too_late(self._queue), late, until_stopped=True)
-        left = stored(self._queue.counts, "what is left", until_stopped=True).left
-        return (Turn(self._queue, self._take_up),) if left else ()
+        stored(lambda: skip_what_is_too_late(self.queue), late, until_stopped=True)
+        left = stored(self.queue.counts, "what is left", until_stopped=True).left
+        return (Turn(self.queue, self._take_up),) if left else ()
 
     def idle(self) -> None:
-        stored, studies = self._context.stored, self._context.studies
+        stored, studies = self.context.stored, self.context.studies
         look = functools.partial(limits_of, studies)
-        self._queue.limits = stored(look, "the device hours", until_stopped=True)
-        limits = self._queue.limits.values()
-        take_back = functools.partial(self._grants.take_back, studies[0].database, limits)
+        self.queue.limits = stored(look, "the device hours", until_stopped=True)
+        limits = self.queue.limits.values()
+        take_back = functools.partial(self.grants.take_back, studies[0].database, limits)
         stored(take_back, "a look for lost work", until_stopped=True)
 
     def _take_up(self, run: VerificationRun) -> Piece:
-        granted = self._grants.for_claim(run.ticket.token)
-        return _Run(self._context, run, self._queue, self._took, granted)
+        return _Run(self, run)
 
 
 class _Run(Piece):
     """One run of the plan."""
 
-    _hyperparameters: Hyperparameters
-    _policy: SearchPolicy
-    _measured: MeasuredBackend
-    _backend: BackendChoice | None
-
-    def __init__(
-        self,
-        context: WorkerContext,
-        run: VerificationRun,
-        queue: Verifications,
-        took: dict[int, float],
-        granted: Granted,
-    ) -> None:
-        """`took` are the seconds of runs that have ended here and may not be stored yet."""
-        self._context = context
-        self._run = run
-        self._queue = queue
-        self._took = took
-        self._granted = granted
-        self._waited = Waited(granted.waits)
-        self._began = 0.0
-        self.opened = next(each for each in context.studies if each.study_id == run.study_id)
-        self.what = f"trial {run.trial_number} of {self.opened.name} on seed {run.seed}"
-        self.ticket = run.ticket
-        self.seed = run.seed
-        self.running = RunningTrial(
-            self.opened,
-            context.name,
-            run.trial_number,
-            heartbeat=context.heartbeat,
-            outbox=context.outbox(self.opened),
+    def __init__(self, source: VerificationSource, run: VerificationRun) -> None:
+        opened = next(e for e in source.context.studies if e.study_id == run.study_id)
+        super().__init__(
+            source.context,
+            opened,
+            run.ticket,
+            source.grants,
+            number=run.trial_number,
+            seed=run.seed,
+            what=f"trial {run.trial_number} of {opened.name} on seed {run.seed}",
         )
+        self._run, self._queue, self._took = run, source.queue, source.took
+        self._began = 0.0
 
     def prepare(self) -> bool:
         stored = self._context.stored
         self._policy = stored(self.opened.policy, "the study's policy", until_stopped=True)
         try:
-            self._hyperparameters = self.opened.definition.hyperparameters(self._run.params)
+            self._take(self._run.params)
         except KeyError as error:
             raise UnfitConfigurationError(f"planned without a value of {error}") from None
-        self._measured = MeasuredBackend.of(
-            self.opened, self._context.device, self._hyperparameters
-        )
-        self._backend = stored(self._measured.known, "a measured backend", until_stopped=True)
         return True
 
     def may_begin(self) -> bool:
@@ -153,25 +122,8 @@ class _Run(Piece):
         """For so long it has had its device by now."""
         return max(0.0, time.perf_counter() - self._began - self._waited.seconds)
 
-    def keep(self) -> None:
-        self._granted.keep()
-
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
-        return TrialJob(
-            study=self.opened.name,
-            definition=self.opened.definition,
-            # A verification is trained to its own end, in one go: its time is the point.
-            policy=self._policy.but(prune=False, checkpoint_s=0.0),
-            number=self._run.trial_number,
-            hyperparameters=self._hyperparameters,
-            backend=self._backend,
-            on_backend=self._measured.settle,
-            device=self._context.device,
-            on_epoch=self.running.on_epoch,
-            on_curve=self.running.on_curve,
-            on_phase=self._context.heartbeat.phase,
-            on_wait=self._waited.told,
-            should_stop=should_stop,
-            seed=self._run.seed,
-            confirms=is_confirmation(self._run.plan),
-        )
+        # A verification is trained to its own end, in one go: its time is the point.
+        whole = self._policy.but(prune=False, checkpoint_s=0.0)
+        confirms = is_confirmation(self._run.plan)
+        return self._job(should_stop, policy=whole, seed=self._run.seed, confirms=confirms)

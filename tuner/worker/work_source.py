@@ -2,36 +2,131 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import math
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tuner.config import Backend, Hyperparameters, StopReason
+from sqlalchemy import Engine, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from tuner.config import Backend, Hyperparameters, StopReason, Value
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.backend_rules import BackendChoice
+from tuner.files.plain import harmless
 from tuner.models.names import builtin_names
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.backend_choices import BackendChoices, MeasuredFor
 from tuner.storage.database import Database
+from tuner.storage.dialects import database_now
 from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import Queue
-from tuner.storage.queue.outbox import Outbox
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import Claim, RunTicket, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
+from tuner.storage.schema import backend_choices
 from tuner.study.open import OpenStudy
-from tuner.trial.job import TrialJob
+from tuner.trial.job import TrialJob, Waited
 from tuner.worker.heartbeat import Heartbeat
-from tuner.worker.host_facts import torch_version
 from tuner.worker.outages import Retry
-from tuner.worker.paths import WorkerPaths
+from tuner.worker.paths import Outbox, WorkerPaths
+from tuner.worker.registration import torch_version
 from tuner.worker.running import RunningTrial
+
+# What `auto` came to in a study: measured once for each size of network, device and torch, and
+# the same for all its workers.
+
+
+MEASURED = (Backend.EAGER, Backend.GRAPH, Backend.COMPILE)
+"""The backends that are tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredFor:
+    """What a measurement holds for."""
+
+    sizes: Mapping[str, int | str | bool]
+    """Of the network and its batches, by hyperparameter."""
+    device_model: str
+    torch_version: str
+
+    @staticmethod
+    def of(hyperparameters: Hyperparameters, device_model: str, torch_version: str) -> MeasuredFor:
+        """Rates and decays, numbers that are no whole ones, change no step's time."""
+        sizes = {
+            name: value
+            for name, value in hyperparameters.as_dict().items()
+            if not isinstance(value, float)
+        }
+        return MeasuredFor(sizes=sizes, device_model=device_model, torch_version=torch_version)
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(self.as_json().encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class BackendChoices:
+    """Those of one study."""
+
+    engine: Engine
+    study_id: int
+
+    def of(self, measured_for: MeasuredFor) -> BackendChoice | None:
+        """The one that counts; None where nothing is stored, or nothing that can be one.
+
+        Raises:
+            DBAPIError: the database is away.
+        """
+        mine = backend_choices.c.study_id == self.study_id
+        query = select(backend_choices.c.choice).where(
+            mine, backend_choices.c.key == measured_for.key
+        )
+        with self.engine.connect() as connection:
+            return _choice(connection.execute(query).scalar_one_or_none())
+
+    def settle(self, measured_for: MeasuredFor, choice: BackendChoice) -> BackendChoice:
+        """Store what was measured, unless somebody was faster; the one that counts.
+
+        Raises:
+            DBAPIError: the database is away.
+        """
+        row = {
+            "study_id": self.study_id,
+            "key": measured_for.key,
+            "measured_for": measured_for.as_json(),
+            "choice": json.dumps(asdict(choice)),
+        }
+        try:
+            with self.engine.begin() as connection:
+                connection.execute(insert(backend_choices).values(**row, chosen_at=database_now()))
+        except IntegrityError:
+            return self.of(measured_for) or choice
+        return choice
+
+
+def _choice(text: object) -> BackendChoice | None:
+    """What is stored may be a stranger's."""
+    try:
+        stored: Any = json.loads(str(text))
+        backend = Backend(stored["backend"])
+        seconds = {harmless(str(name)): float(s) for name, s in stored["epoch_s"].items()}
+        reason = harmless(str(stored["reason"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if backend not in MEASURED or not all(map(math.isfinite, seconds.values())):
+        return None
+    return BackendChoice(backend=backend, reason=reason, epoch_s=seconds)
+
 
 Held = TypeVar("Held")
 
@@ -65,15 +160,37 @@ class WorkerContext:
 class Piece(ABC):
     """A claimed piece of work, from its claim to its result."""
 
-    opened: OpenStudy
-    """The study it belongs to."""
-    what: str
-    """What it is called in a log."""
-    ticket: Claim | RunTicket
-    """What its result is delivered under."""
-    seed: int
-    """That a failure is recorded with."""
-    running: RunningTrial
+    _hyperparameters: Hyperparameters
+    _policy: SearchPolicy
+    _measured: MeasuredBackend
+    _backend: BackendChoice | None
+
+    def __init__(
+        self,
+        context: WorkerContext,
+        opened: OpenStudy,
+        ticket: Claim | RunTicket,
+        grants: GpuGrants,
+        *,
+        number: int,
+        seed: int,
+        what: str,
+    ) -> None:
+        """Of the trial of this `number`. Its result is delivered under the `ticket`, a failure is
+        recorded with the `seed`, and a log calls it `what`.
+        """
+        self._context = context
+        self._granted = Granted(grants, ticket.token)
+        self._waited = Waited(self._granted.waits)
+        self.opened, self.ticket, self.seed, self.what = opened, ticket, seed, what
+        self.running = RunningTrial(
+            opened,
+            context.name,
+            number,
+            claim=ticket if isinstance(ticket, Claim) else None,
+            heartbeat=context.heartbeat,
+            outbox=context.outbox(opened),
+        )
 
     @abstractmethod
     def prepare(self) -> bool:
@@ -87,22 +204,52 @@ class Piece(ABC):
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         """What to train, once it is prepared."""
 
+    def _take(self, params: Mapping[str, Value]) -> None:
+        """Prepare for this configuration."""
+        self._hyperparameters = self.opened.definition.hyperparameters(params)
+        self._measured = MeasuredBackend.of(
+            self.opened, self._context.device, self._hyperparameters
+        )
+        known, what = self._measured.known, "a measured backend"
+        self._backend = self._context.stored(known, what, until_stopped=True)
+
+    def _job(self, should_stop: Callable[[], StopReason | None], **own: Any) -> TrialJob:
+        common: dict[str, Any] = {
+            "study": self.opened.name,
+            "definition": self.opened.definition,
+            "policy": self._policy,
+            "number": self.running.trial_number,
+            "hyperparameters": self._hyperparameters,
+            "backend": self._backend,
+            "on_backend": self._measured.settle,
+            "device": self._context.device,
+            "on_epoch": self.running.on_epoch,
+            "on_curve": self.running.on_curve,
+            "on_phase": self._context.heartbeat.phase,
+            "on_wait": self._waited.told,
+            "should_stop": should_stop,
+        }
+        return TrialJob(**(common | own))
+
+    @abstractmethod
     def may_begin(self) -> bool:
         """Whether there is still time for it, now that it is its turn; else it is handed back."""
-        return True
 
+    @abstractmethod
     def granted(self, job: TrialJob) -> TrialJob:
         """The job with what it may take, now that it may begin."""
-        return job
 
-    def begins(self) -> None:  # noqa: B027 - some have nothing to do here
+    @abstractmethod
+    def begins(self) -> None:
         """It has the device; the training begins."""
 
-    def trained(self) -> None:  # noqa: B027 - some have nothing to do here
+    @abstractmethod
+    def trained(self) -> None:
         """The training has returned, with a result or without."""
 
-    def keep(self) -> None:  # noqa: B027 - some have nothing to do here
+    def keep(self) -> None:
         """Its lease has just been renewed, by another thread. Database failures may be raised."""
+        self._granted.keep()
 
     def recorded(self, result: TrialResult) -> TrialResult:
         """The result with what is recorded beside it."""
@@ -116,7 +263,7 @@ class Piece(ABC):
 class Turn(Generic[Held]):
     """A queue that has work left, and what to do with what it gives."""
 
-    queue: Queue[Held]
+    queue: Queue[Held, Held]
     take_up: Callable[[Held], Piece]
     all_taken: bool = False
     """Others have all that is left: a claim would only keep these waiting."""
@@ -127,7 +274,7 @@ class Source(ABC):
 
     @property
     @abstractmethod
-    def queues(self) -> Sequence[Queue[Any]]:
+    def queues(self) -> Sequence[Queue[Any, Any]]:
         """All of them."""
 
     @abstractmethod
@@ -142,32 +289,6 @@ class Source(ABC):
 
 
 # How long a piece of work has waited for its device, which somebody else had.
-
-
-@dataclass(slots=True)
-class Waited:
-    """Told by whoever waits (`TrialJob.on_wait`), and tells it on. Any thread may ask."""
-
-    tell: Callable[[bool], None] = lambda _waits: None
-    is_known: bool = False
-    """Somebody has said whether it waits."""
-    _before_s: float = 0.0
-    _since: float | None = None
-
-    def told(self, waits: bool) -> None:
-        """A wait begins, or is over."""
-        now = time.perf_counter()
-        if self._since is not None:
-            self._before_s += now - self._since
-        self._since = now if waits else None
-        self.is_known = True
-        self.tell(waits)
-
-    @property
-    def seconds(self) -> float:
-        """With those of a wait that goes on."""
-        since = self._since
-        return self._before_s + (0.0 if since is None else time.perf_counter() - since)
 
 
 # What a worker's trainings may take of the device hours that their studies share.
@@ -272,13 +393,6 @@ class GpuGrants:
                 self._queues[ids] = [*ledgers, Verifications(database.engine, ids)]
             for queue in self._queues[ids]:
                 queue.reap()
-
-    def for_claim(self, token: str) -> Granted:
-        return Granted(self, token)
-
-
-# What `auto` means for a piece of work: asked of the study before it, told to the study after it
-# was measured.
 
 
 @dataclass(frozen=True, slots=True)

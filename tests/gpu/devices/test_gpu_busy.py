@@ -22,8 +22,8 @@ from tuner.config import (
 )
 from tuner.data.windows import DeviceData
 from tuner.devices import Gpu, list_gpus
-from tuner.devices.busy import BusyMeter
 from tuner.devices.gpu import nvml
+from tuner.devices.watch import BusyMeter
 from tuner.training import fit
 
 LONG_S = 3.0

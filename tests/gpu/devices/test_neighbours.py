@@ -18,8 +18,7 @@ from tests.support.broken_trainings import NETWORK, PATIENCE_S, STUDY, TASK
 from tuner.api import load_study
 from tuner.devices import list_gpus
 from tuner.devices.gpu import nvml
-from tuner.devices.lock import lock_folder
-from tuner.devices.neighbours import signed_in
+from tuner.devices.lock import lock_folder, signed_in
 from tuner.study.results import TrialRecord
 
 BURN = """

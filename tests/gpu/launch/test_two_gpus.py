@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from tests.support.present import present
-from tuner.devices.lock import lock_folder
-from tuner.devices.neighbours import signed_in
+from tuner.devices.lock import lock_folder, signed_in
 from tuner.spec.study_file import studies_folder
 from tuner.study.results import TrialRecord
 

@@ -17,7 +17,7 @@ from tuner.errors import TunerError
 from tuner.files.toml_file import read_toml
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
-from tuner.study.archive.file import read_archive
+from tuner.study.archive import read_archive
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a task's data": ("data.csv", read_bytes),

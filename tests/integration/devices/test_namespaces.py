@@ -14,7 +14,7 @@ from tests.support import namespaces
 from tests.support.cli_processes import Bench, finished, wait_for
 from tests.support.present import present
 from tuner.record import Recorded
-from tuner.storage.queue.stints import stints
+from tuner.storage.queue.claims import stints
 
 TRIALS = 4
 

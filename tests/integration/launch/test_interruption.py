@@ -31,10 +31,10 @@ from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
+from tuner.study.data_file import data_of
 from tuner.study.open import OpenStudy, create_or_resume
-from tuner.trial.device_data import on_device
 from tuner.trial.run import run_trial
-from tuner.trial.study_data import data_of
+from tuner.worker.trainer.on_device import on_device
 
 ENDLESS = 1_000_000
 """Epochs of a trial that only an interruption ends."""

@@ -15,10 +15,9 @@ from tuner.report.comparison_files import MADE_OF
 from tuner.spec.margin import STEPS
 from tuner.spec.retune import Registered
 from tuner.storage import schema
-from tuner.storage.queue.runs import is_confirmation
+from tuner.storage.queue.verifications import is_confirmation
 from tuner.storage.records import TrialResult
-from tuner.study.open import list_studies, open_study
-from tuner.study.registered_retune import registered_in
+from tuner.study.open import list_studies, open_study, registered_in
 
 STAGES = ("confirmation",)
 """Those in which it is killed; searches are killed in the tests of launches. These searches run

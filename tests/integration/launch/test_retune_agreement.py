@@ -19,17 +19,14 @@ from tuner.launch.retune import (
     refuse_other_data,
     register,
 )
-from tuner.launch.retune_agreement import Agreement, agreement
+from tuner.launch.retune_agreement import Agreement, agreement, search_request
 from tuner.launch.retune_request import Stage
-from tuner.launch.retune_steps import search_request
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.retune import Registered
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
-from tuner.study.archive import archive_of, read_archive, write_archive
-from tuner.study.archive.file import as_dict, from_dict
-from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import register_retune, registered_in
+from tuner.study.archive import archive_of, as_dict, from_dict, read_archive, write_archive
+from tuner.study.open import OpenStudy, register_retune, registered_in
 from tuner.study.transfer import restore
 from tuner.verdict.confirmation_plan import plan_confirmation
 

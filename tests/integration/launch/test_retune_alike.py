@@ -13,8 +13,7 @@ from tests.support.planned_confirmations import opened
 from tests.support.small_study import definition
 from tuner.errors import UsageError
 from tuner.launch.retune import RetuneRequest
-from tuner.launch.retune_agreement import agreement, alike
-from tuner.launch.retune_steps import search_request
+from tuner.launch.retune_agreement import agreement, alike, search_request
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url

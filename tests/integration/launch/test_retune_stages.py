@@ -15,8 +15,7 @@ from tuner.launch.retune_request import Stage, of_runs, of_search
 from tuner.spec.retune import Registered
 from tuner.storage.database import Database
 from tuner.study.group import open_group
-from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import register_retune
+from tuner.study.open import OpenStudy, register_retune
 from tuner.verdict.confirmation_plan import plan_confirmation
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", task="demo")

@@ -11,7 +11,7 @@ from optuna import delete_study
 from tests.support.device_hours import hours_of, plan_runs
 from tests.support.drawn_verifications import DEVICE, drawn_result
 from tests.support.small_study import definition
-from tuner.launch.gpu_limit import change_gpu_hours, note_spent, runs_unpaid
+from tuner.launch.crew import change_gpu_hours, note_spent, runs_unpaid
 from tuner.launch.outcome import Notes, Quiet
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database

@@ -10,8 +10,8 @@ from tests.support.present import present
 from tests.support.recorded_studies import RecordedDatabase
 from tuner.record import Recorded
 from tuner.storage.database import Database
+from tuner.storage.queue.claims import stints
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.queue.stints import stints
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 

@@ -26,13 +26,12 @@ from tuner.storage import backup, schema
 from tuner.storage.backup import back_up
 from tuner.storage.check import check_database
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.outbox import Outbox
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.url import DatabaseUrl, parse_url
 from tuner.study.open import OpenStudy, open_study
 from tuner.trial.job import TrialJob
 from tuner.worker.loop import Worker
-from tuner.worker.paths import WorkerPaths
+from tuner.worker.paths import Outbox, WorkerPaths
 
 __all__ = ["at_first_sight"]
 BUDGET = 18

@@ -16,8 +16,7 @@ from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.check import check_database
 from tuner.storage.database import Database
-from tuner.storage.queue.runs import PlannedRun
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import PlannedRun, Verifications
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy

@@ -15,7 +15,7 @@ from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
 from tuner.storage.check import check_database
 from tuner.storage.database import Database, open_database
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.storage.retry import in_one_sentence
 from tuner.storage.url import parse_url
 

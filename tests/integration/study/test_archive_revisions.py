@@ -10,8 +10,7 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 from tuner.storage.database import Database
-from tuner.study.archive import archive_of, read_archive
-from tuner.study.archive.file import as_dict
+from tuner.study.archive import archive_of, as_dict, read_archive
 from tuner.study.transfer import restore
 
 ARCHIVES = REPOSITORY / "tests" / "fixtures" / "archives"

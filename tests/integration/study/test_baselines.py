@@ -27,9 +27,8 @@ from tuner.report.terminal.trial_sections import print_trial
 from tuner.report.trial_detail import read_trial
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
-from tuner.study.baselines import baselines_of, loses
 from tuner.study.open import open_study
-from tuner.study.results import read_results
+from tuner.study.results import baselines_of, loses, read_results
 from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import compare
 

@@ -25,9 +25,9 @@ from tuner.storage.database import Database
 from tuner.storage.schema import sources
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.code import code_of, with_code
+from tuner.study.create import BESIDE
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.own_file import keep_code
-from tuner.study.same_definition import BESIDE
 from tuner.study.transfer import restore
 
 CODE = "import math\r\n# ümlaut\nclass Net:\n\tpass\n"

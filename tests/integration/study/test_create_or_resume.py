@@ -14,7 +14,7 @@ from tests.support.small_study import TASK, definition
 from tuner.errors import UsageError
 from tuner.report.study_status import status_of
 from tuner.storage import schema
-from tuner.storage.database import Database, open_database
+from tuner.storage.database import Database, initialisation_lock, open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
 from tuner.study.results import read_results
@@ -22,7 +22,8 @@ from tuner.study.results import read_results
 
 def create(url: str) -> int:
     database = open_database(parse_url(url))
-    study = create_or_resume(database, "small", definition(), trials=10)
+    with initialisation_lock(database.address):
+        study = create_or_resume(database, "small", definition(), trials=10)
     database.close()
     return study.study_id
 

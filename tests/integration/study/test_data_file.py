@@ -16,9 +16,8 @@ from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.errors import DataError, UsageError
 from tuner.storage.database import Database
-from tuner.study.data_file import _MARK, keep_data_file
+from tuner.study.data_file import _MARK, data_of, keep_data_file
 from tuner.study.open import OpenStudy, create_or_resume
-from tuner.trial.study_data import data_of
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def test_the_study_travels_and_a_changed_file_of_it_is_refused(
     again = restore(study.database, archive, "twin")
     assert read_results(again).records == read_results(study).records
 
-    from tuner.study.archive.file import as_dict, from_dict
+    from tuner.study.archive import as_dict, from_dict
 
     plain = as_dict(archive)
     for wrong, words in (

@@ -24,7 +24,7 @@ from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.create import MEMBERSHIP
 from tuner.study.group import grouped, open_group, searches_of
-from tuner.study.open import OpenStudy, create_or_resume, make_or_resume, open_study
+from tuner.study.open import OpenStudy, create_or_resume, open_study
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import over_space, restore
@@ -179,10 +179,10 @@ def test_a_study_that_somebody_makes_meanwhile_is_not_taken_for_a_search(
 
     def meanwhile(*given: Any, **more: Any) -> OpenStudy:
         if given[1] == "small-2":
-            make_or_resume(here, "small-2", definition(), trials=3)
-        return make_or_resume(*given, **more)
+            create_or_resume(here, "small-2", definition(), trials=3)
+        return create_or_resume(*given, **more)
 
-    monkeypatch.setattr("tuner.study.relaunch.make_or_resume", meanwhile)
+    monkeypatch.setattr("tuner.study.relaunch.create_or_resume", meanwhile)
     with pytest.raises(UsageError, match="'small-2' was made meanwhile, and is no search of group"):
         launch(here, searches=2)
     assert open_study(here, "small-2").membership.group == "small-2"

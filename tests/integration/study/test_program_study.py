@@ -31,7 +31,7 @@ from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
 from tuner.spec.study_settings import StudySettings
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import VerificationRun
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.code import require_trust, with_code

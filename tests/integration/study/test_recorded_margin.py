@@ -13,8 +13,7 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive
-from tuner.study.open import OpenStudy, create_or_resume
-from tuner.study.registered_retune import record_margin
+from tuner.study.open import OpenStudy, create_or_resume, record_margin
 from tuner.study.relaunch import Said, open_studies
 from tuner.study.transfer import restore
 

@@ -11,8 +11,8 @@ from tests.support.recorded_studies import RecordedDatabase
 from tuner.api import load_subjects
 from tuner.errors import UsageError
 from tuner.study.archive import archive_of, write_archive
-from tuner.study.named import opened_if_needed, snapshot_named
 from tuner.study.open import open_study
+from tuner.study.snapshot import opened_if_needed, snapshot_named
 
 NAME = "demo-rmsnorm"
 READ_LATER = ("read_runs", "curves", "attempts")

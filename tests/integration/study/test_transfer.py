@@ -19,7 +19,7 @@ from tuner.search.history import configuration
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.stints import stints
+from tuner.storage.queue.claims import stints
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive

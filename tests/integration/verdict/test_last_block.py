@@ -24,7 +24,7 @@ from tuner.report.terminal.verification import print_verified
 from tuner.spec.definition import differences
 from tuner.spec.study_settings import StudySettings
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.runs import is_confirmation
+from tuner.storage.queue.verifications import is_confirmation
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive

@@ -22,7 +22,7 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
-from tuner.storage.queue.runs import CONFIRMATION, StoredFrozen
+from tuner.storage.queue.verifications import CONFIRMATION, StoredFrozen
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume

@@ -16,13 +16,13 @@ from tests.support.small_study import definition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema
 from tuner.storage.database import Database
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.process import StopFlag
 from tuner.worker.verification_source import VerificationSource
-from tuner.worker.work_source import GpuGrants
+from tuner.worker.work_source import GpuGrants, Granted
 
 LIMIT_S = 1000.0
 
@@ -167,7 +167,7 @@ def test_who_was_killed_while_it_waited_for_its_device_used_nothing_meanwhile(
     held = (verifications_of(two) if verify else two[0].ledger).claim("ann")
     assert held is not None
     assert held.token is not None
-    granted = GpuGrants("ann").for_claim(held.token)
+    granted = Granted(GpuGrants("ann"), held.token)
     assert granted.ask(two[0], two[0].policy())
     granted.waits(True)
     granted.keep()

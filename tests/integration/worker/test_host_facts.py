@@ -20,13 +20,12 @@ from tests.support.paths import REPOSITORY
 from tests.support.postgres_cluster import Cluster
 from tuner.report.study_status import status_of
 from tuner.storage.database import Database
-from tuner.storage.database_clock import clock_skew_s
-from tuner.storage.queue.roster import HostFacts
-from tuner.storage.queue.stints import stints
-from tuner.study.host_differences import all_in_words, clock_in_words, newcomer_in_words
+from tuner.storage.dialects import clock_skew_s
+from tuner.storage.queue.claims import stints
+from tuner.storage.queue.roster import HostFacts, all_in_words, clock_in_words, newcomer_in_words
 from tuner.study.open import OpenStudy
-from tuner.worker.host_facts import host_facts
 from tuner.worker.loop import Worker
+from tuner.worker.registration import host_facts
 
 HERE = HostFacts(boot_id="b" * 36, torch_version="2.11.0", tuner_version="1.0", clock_skew_s=0.01)
 
@@ -85,7 +84,7 @@ def test_a_clock_an_hour_off_is_found_by_the_databases(
     shift_s: int, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = type("Wrong", (), {"time": staticmethod(lambda: time.time() + shift_s)})
-    monkeypatch.setattr("tuner.storage.database_clock.time", wrong)
+    monkeypatch.setattr("tuner.storage.dialects.time", wrong)
     facts = host_facts(database.engine)
     assert facts.clock_skew_s == pytest.approx(shift_s, abs=1.0)
     which = "ahead of" if shift_s > 0 else "behind"

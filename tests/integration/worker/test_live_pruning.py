@@ -23,7 +23,7 @@ from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.results import StudyResults, TrialRecord, read_results, record_of
-from tuner.trial.watched import Watched
+from tuner.trial.job import Watched
 from tuner.worker.loop import Worker
 from tuner.worker.running import RunningTrial
 from tuner.worker.trial_source import StudyPruning

@@ -17,14 +17,13 @@ from tuner.devices import CpuCores, Gpu
 from tuner.devices.backend_rules import BackendChoice
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.backend_choices import BackendChoices, MeasuredFor
 from tuner.storage.database import Database
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import backend_choices, forget_study
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.job import TrialJob
 from tuner.worker.loop import Worker
-from tuner.worker.work_source import MeasuredBackend
+from tuner.worker.work_source import BackendChoices, MeasuredBackend, MeasuredFor
 
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA Example", number=0)
 EAGER = BackendChoice(backend=Backend.EAGER, reason="it waits", epoch_s={"eager": 0.5})

@@ -13,9 +13,8 @@ from tests.support.drawn_verifications import drawn_result
 from tests.support.in_process_worker import DEVICE, result_of
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.runs import PlannedRun
-from tuner.storage.records import TrialResult
+from tuner.storage.queue.verifications import PlannedRun
+from tuner.storage.records import TrialResult, device_seconds
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
 from tuner.verdict.round_allowances import ALLOWANCE

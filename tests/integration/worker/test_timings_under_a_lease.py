@@ -13,7 +13,7 @@ from tests.support.device_leases import ONE, OTHER, Made, given_back, never, row
 from tests.support.in_process_worker import DEVICE, result_of
 from tuner.config import StopReason
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.storage.schema import device_leases
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob

@@ -24,7 +24,7 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy
-from tuner.trial.survival import TrainerLostError
+from tuner.trial.job import TrainerLostError
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
 from tuner.worker.process import StopFlag

@@ -16,8 +16,7 @@ from tests.support.in_process_worker import away, epoch
 from tuner.config import StopReason
 from tuner.storage import schema
 from tuner.storage.queue.roster import Roster
-from tuner.storage.queue.runs import PlannedRun
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import PlannedRun, Verifications
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob

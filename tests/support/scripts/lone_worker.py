@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from optuna.trial import TrialState
 
@@ -25,7 +26,7 @@ from tuner.cli import main
 from tuner.devices import Gpu
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
-from tuner.trial import study_data
+from tuner.study import data_file
 from tuner.trial.job import TrialJob
 from tuner.worker import process
 from tuner.worker.trainer import trainer_main
@@ -66,26 +67,31 @@ def no_data(*_: object, **__: object) -> SimpleNamespace:
     return SimpleNamespace(data_hash="0" * 64)
 
 
-def made_up(name: str, what: object) -> ModuleType:
+def made_up(name: str, *made: Any) -> ModuleType:
     module = ModuleType(name)
-    setattr(module, what.__name__, what)  # type: ignore[attr-defined]
+    for what in made:
+        setattr(module, what.__name__, what)
     return module
 
 
-def on_device(*_: object) -> dict[str, object]:
+def to_device(*_: object) -> None:
     if Path("gone").exists():
         raise RuntimeError("CUDA error: no CUDA-capable device is detected\nCompile with ...")
-    return {}
+
+
+class DeviceData:
+    """What nothing is trained on."""
 
 
 def train(words: Sequence[str]) -> None:
     """As the real one does, but for what is made up."""
-    for name, what in (("seeds_and_reruns", run_job), ("device_data", on_device)):
-        sys.modules[f"tuner.trial.{name}"] = made_up(f"tuner.trial.{name}", what)
-    pool = "tuner.training.engines.pool"
-    provenance = "tuner.trial.provenance"
-    sys.modules[provenance] = made_up(provenance, git_revision)
-    sys.modules[pool] = made_up(pool, EnginePool)
+    for name, *made in (
+        ("tuner.trial.seeds_and_reruns", run_job),
+        ("tuner.trial.run", git_revision),
+        ("tuner.data.windows", to_device, DeviceData),
+        ("tuner.training.engines.pool", EnginePool),
+    ):
+        sys.modules[name] = made_up(name, *made)
     from tuner.worker.trainer.on_device import load_onto
 
     trainer_main.main(words, lambda: load_onto)
@@ -97,7 +103,7 @@ def work() -> None:
         processes.write(json.dumps([inherited, sys.argv[1:]]) + "\n")
     devices.list_gpus = only_gpu
     process.MAX_RESTARTS = AT_MOST
-    vars(study_data)["prepare"] = no_data
+    vars(data_file)["prepare"] = no_data
     sys.executable = str(
         Path("python-of-tests").absolute()
     )  # which runs this file, whatever module it is told to

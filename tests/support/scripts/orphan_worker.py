@@ -12,6 +12,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from tuner.devices import CpuCores
 from tuner.launch import Supervisor
@@ -63,7 +64,7 @@ if __name__ == "__main__":
         work(options.supervised_by)
     else:
         Supervisor(
-            studies=[Endless()],
+            studies=cast("Any", [Endless()]),
             devices=[CpuCores((0,))],
             worker_options=[],
             environment=dict(os.environ),

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any, cast
 
 from optuna.trial import TrialState
 
@@ -67,7 +68,7 @@ if __name__ == "__main__":
         heartbeat=options.heartbeat,
     )
     try:
-        code = work(order, device, PretendTrainer(trial), orphan=orphan)
+        code = work(order, device, cast("Any", PretendTrainer(trial)), orphan=orphan)
     except ContextLostError:
         code = FRESH_PROCESS
     sys.exit(code)

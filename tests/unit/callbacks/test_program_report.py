@@ -12,7 +12,7 @@ import pytest
 from tests.support.told_programs import tell
 from tuner.callbacks import Report, trial_to_run
 from tuner.callbacks.program_report import NotUnderTunerError, PausedClock, ReportsItself
-from tuner.trial.program.program_lines import Started
+from tuner.trial.program.program_process import Started
 
 
 def test_a_program_by_itself_has_no_trial_and_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,7 @@ from tests.support.collected_kernels import (
 from tuner.cli.run import run
 from tuner.cli.warm import NOBODY_TOLD
 from tuner.launch import background
-from tuner.trial.ahead.compile_order import Progress
-from tuner.trial.ahead.ready_stamp import Ready, stamp_path, write_stamp
+from tuner.trial.ahead.compile_order import Progress, Ready, stamp_path, write_stamp
 
 TASK_TOML = """
 name = "tiny"

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuner.devices import CpuCores, Gpu, busy
-from tuner.devices.busy import Busy, BusyMeter
+from tuner.devices import CpuCores, Gpu, watch
+from tuner.devices.watch import Busy, BusyMeter
 
 GPU = Gpu(0, "GPU-0", "none", 0)
 
@@ -50,8 +50,8 @@ def driver(
         yield there
         there.open -= 1
 
-    monkeypatch.setattr(busy, "nvml", nvml)
-    monkeypatch.setattr(busy, "NVML_PERIOD_S", period_s)
+    monkeypatch.setattr(watch, "nvml", nvml)
+    monkeypatch.setattr(watch, "NVML_PERIOD_S", period_s)
     yield there
     assert there.open == 0
 
@@ -92,7 +92,7 @@ def test_what_speaks_of_the_time_before_the_clock_is_left_out(
         meter.clock_runs(False)
         assert meter.seen().gpu is None
     with driver(100, monkeypatch, period_s=0.04) as there, BusyMeter(GPU, interval_s=1e-3) as meter:
-        monkeypatch.setattr(busy, "LONG_PAUSE_S", 3600.0)
+        monkeypatch.setattr(watch, "LONG_PAUSE_S", 3600.0)
         meter.clock_runs(True)
         for _ in range(6):
             time.sleep(0.02)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.devices import lock, neighbours, watch
-from tuner.devices.neighbours import cuda_users, foreign_processes, is_harmless, signed_in
+from tuner.devices import lock, watch
+from tuner.devices.lock import cuda_users, foreign_processes, is_harmless, signed_in
 from tuner.devices.watch import used_cpu_s
 
 
@@ -56,7 +56,7 @@ def test_who_uses_cuda_is_seen_by_what_it_has_open(
 ) -> None:
     device = tmp_path / "cuda"
     device.touch()
-    monkeypatch.setattr(neighbours, "CUDA_DEVICE", str(device))
+    monkeypatch.setattr(lock, "CUDA_DEVICE", str(device))
     here = [os.getpid(), 2**22 + 1]
     assert cuda_users(here) == 0
     with device.open():

@@ -32,7 +32,7 @@ from tuner.estimate.whole_estimate import (
 )
 from tuner.estimate.work_ahead import recorded_searches
 from tuner.report.terminal.estimate_lines import estimate_lines
-from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.records import device_seconds
 from tuner.study.archive import Archive, read_archive
 from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
 

@@ -22,8 +22,7 @@ from tuner.launch import Outcome, StopRequests, background, crew
 from tuner.launch.background import background_jobs, compiled_in_background, order_for
 from tuner.launch.outcome import Quiet
 from tuner.storage.url import absolute, parse_url
-from tuner.trial.ahead.compile_order import Order, Progress
-from tuner.trial.ahead.ready_stamp import Ready, stamp_path, write_stamp
+from tuner.trial.ahead.compile_order import Order, Progress, Ready, stamp_path, write_stamp
 
 GPU = Gpu(0, "GPU-aaaa-1", "Example GPU", 0)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tuner.launch.request import DeviceChoice
-from tuner.launch.retune_agreement import Agreement, Searched
-from tuner.launch.retune_request import RetuneRequest, Stage, Standing, of_ablation
-from tuner.launch.retune_steps import (
+from tuner.launch.retune_agreement import (
     MOST_TRIALS,
+    Agreement,
+    Searched,
     ablation_request,
     confirmation_request,
     reevaluation_request,
     search_request,
 )
+from tuner.launch.retune_request import RetuneRequest, Stage, Standing, of_ablation
 from tuner.spec.retune import Registered
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", devices=DeviceChoice(cpu=True))

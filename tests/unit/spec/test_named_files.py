@@ -12,8 +12,8 @@ from tuner.config import TrainingSettings
 from tuner.errors import UsageError
 from tuner.spec.definition import StudyDefinition, changed_files, differences
 from tuner.spec.study_file import load_study_file
+from tuner.trial.job import TrainerLostError
 from tuner.trial.seeds_and_reruns import keep_to_code
-from tuner.trial.survival import TrainerLostError
 
 WEIGHTS = 'files = ["gpt2/*.safetensors"]'
 

@@ -9,7 +9,7 @@ from tuner.cli.main import main
 from tuner.devices import share_out_cores
 from tuner.errors import StorageError
 from tuner.launch.where import Where
-from tuner.storage.location import cautions, network_mount
+from tuner.storage.sqlite import cautions, network_mount
 from tuner.storage.url import parse_url
 
 MOUNTS = r"""
@@ -64,7 +64,7 @@ def test_a_link_is_followed_to_where_the_file_is(tmp_path: Path) -> None:
 
 def test_each_danger_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
-    monkeypatch.setattr("tuner.storage.location._MOUNTS", mounts)
+    monkeypatch.setattr("tuner.storage.sqlite._MOUNTS", mounts)
     address = parse_url(f"sqlite:///{tmp_path}/tuner.db")
     assert cautions(address, workers=4) == []  # where there is no /proc, nothing is known
     mounts.write_text(f"server {tmp_path} nfs4 rw 0 0\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from tuner.config import Precision, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.training import fit
-from tuner.trial.survival import lost_context
+from tuner.trial.job import lost_context
 
 Configure = Callable[..., RunConfig]
 

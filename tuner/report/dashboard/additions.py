@@ -35,8 +35,8 @@ from tuner.report.standing import standing
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import Database
 from tuner.storage.optuna.private import study_id_of
+from tuner.storage.queue.claims import Stint
 from tuner.storage.queue.roster import WorkerRow
-from tuner.storage.queue.stints import Stint
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.same_quality import recommended_trial

@@ -21,7 +21,7 @@ from tuner.report.figures.style import (
     say_nothing_yet,
     style_of,
 )
-from tuner.study.baselines import in_words
+from tuner.study.results import in_words
 from tuner.verdict.stats.intervals import Interval
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from tuner.report.figures.curves import Curve, Pace, VolumeSeries
 from tuner.report.figures.front import FrontSeries, VerifiedPoint
 from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
+from tuner.storage.queue.claims import Stint
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.queue.stints import Stint
-from tuner.study.baselines import baselines_of
-from tuner.study.results import StudyResults, TrialRecord, median_values
+from tuner.study.results import StudyResults, TrialRecord, baselines_of, median_values
 from tuner.study.snapshot import Curves
 from tuner.study.throughput import Throughput, throughput_of
 from tuner.verdict.verified import Verified

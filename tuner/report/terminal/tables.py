@@ -19,9 +19,15 @@ from tuner.spec.objectives import axis_title, heading
 from tuner.spec.study_file import builtin_variants
 from tuner.storage.records import Counts
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
-from tuner.study.baselines import baselines_of, in_words, loses
 from tuner.study.open import OpenStudy
-from tuner.study.results import StudyResults, TrialRecord, read_results
+from tuner.study.results import (
+    StudyResults,
+    TrialRecord,
+    baselines_of,
+    in_words,
+    loses,
+    read_results,
+)
 from tuner.study.snapshot import snapshot
 from tuner.verdict.comparable import clock_in_words
 from tuner.verdict.no_answer import why_none

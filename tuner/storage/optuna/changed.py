@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Table, select, update
 from tuner.config import Value
 from tuner.files.plain import UNREADABLE, excerpt
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.optuna.private import as_stored
+from tuner.storage.optuna.private import PARAMS, TRIAL_USER, TRIALS, VALUES, as_stored
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims
 
@@ -25,10 +25,6 @@ SHOWN = 3
 """Names of attributes in one line."""
 _ROUNDING = 1e-9
 """Of a parameter on its way through a database, as a share of it."""
-_trials: Table = models.TrialModel.__table__
-_values: Table = models.TrialValueModel.__table__
-_params: Table = models.TrialParamModel.__table__
-_attributes: Table = models.TrialUserAttributeModel.__table__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,24 +79,24 @@ def changed_trials(connection: Connection) -> Iterator[Changed]:
 
 def restore(connection: Connection, changed: Changed) -> None:
     """Write the recorded result to Optuna's tables."""
-    mine = _trials.c.trial_id == changed.trial_id
-    query = select(_trials.c.study_id, _trials.c.number, as_stored(_trials.c.state)).where(mine)
+    mine = TRIALS.c.trial_id == changed.trial_id
+    query = select(TRIALS.c.study_id, TRIALS.c.number, as_stored(TRIALS.c.state)).where(mine)
     study_id, number, state = connection.execute(query.with_for_update()).one()
     optuna_rows.write_result(
         connection, changed.trial_id, changed.result, found=TrialState.__members__.get(state)
     )
     if changed.result.params is not None:
         optuna_rows.correct_parameters(connection, changed.trial_id, changed.result.params)
-    same = (_trials.c.study_id == study_id) & (_trials.c.number == changed.number)
-    if number != changed.number and connection.execute(select(_trials).where(same)).first() is None:
-        connection.execute(update(_trials).where(mine).values(number=changed.number))
+    same = (TRIALS.c.study_id == study_id) & (TRIALS.c.number == changed.number)
+    if number != changed.number and connection.execute(select(TRIALS).where(same)).first() is None:
+        connection.execute(update(TRIALS).where(mine).values(number=changed.number))
 
 
 def _stored(connection: Connection, study_id: int) -> dict[int, _Stored]:
     """The trials of a study by their ids, each value as the database has it: whatever others wrote
     there is to be compared.
     """
-    c = _trials.c
+    c = TRIALS.c
     mine = c.study_id == study_id
     query = select(c.trial_id, as_stored(c.number), as_stored(c.state)).where(mine)
     found = {row[0]: _Stored(number=row[1], state=row[2]) for row in connection.execute(query)}
@@ -113,12 +109,12 @@ def _stored(connection: Connection, study_id: int) -> dict[int, _Stored]:
                 yield found[row[0]], row[1:]
 
     for trial, (name, value, distribution) in rows(
-        _params, "param_name", "param_value", "distribution_json"
+        PARAMS, "param_name", "param_value", "distribution_json"
     ):
         trial.params[name] = optuna_rows.external(value, distribution)
-    for trial, (key, text) in rows(_attributes, "key", "value_json"):
+    for trial, (key, text) in rows(TRIAL_USER, "key", "value_json"):
         trial.attributes[key] = text
-    for trial, (objective, value, kind) in rows(_values, "objective", "value", "value_type"):
+    for trial, (objective, value, kind) in rows(VALUES, "objective", "value", "value_type"):
         known = models.TrialValueModel.TrialValueType.__members__.get(kind)
         trial.values[objective] = (
             f"{value} ({kind})"

@@ -27,16 +27,15 @@ from optuna.distributions import (
 )
 from optuna.storages import RDBStorage
 from optuna.storages._cached_storage import _CachedStorage
-from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, or_, select
 
 from tuner.config import Value
 from tuner.errors import StudyGoneError
-from tuner.storage.damage import cell, damage_named, read_rows
+from tuner.storage.optuna.private import PARAMS, TRIAL_SYSTEM, TRIAL_USER, TRIALS
 from tuner.storage.optuna.rows import ENQUEUED, beside_study
 from tuner.storage.optuna.trials import FEW, bare_trials, part_rows, reading
-from tuner.storage.records import ATTEMPTS, Attempt
+from tuner.storage.records import ATTEMPTS, Attempt, cell, damage_named, read_rows
 from tuner.storage.schema import claims, studies
 
 ORIGINS: Mapping[str, type] = {"default": bool, "warm_start": str, "copied_from": str}
@@ -46,10 +45,6 @@ written before it runs, and so beside its result."""
 _OPEN = (TrialState.WAITING, TrialState.RUNNING)
 _ROUNDING = 1e-9
 """Of a float on its way through a database, as a share of it."""
-_trials: Table = models.TrialModel.__table__
-_params: Table = models.TrialParamModel.__table__
-_user_attributes: Table = models.TrialUserAttributeModel.__table__
-_system_attributes: Table = models.TrialSystemAttributeModel.__table__
 
 Claims = dict[int, Attempt]
 """By the ids of their trials."""
@@ -175,10 +170,10 @@ class OwnTrials:
         return held, found, read_up_to
 
     def _wanted(self, held: Iterable[int]) -> ColumnElement[bool]:
-        ids, of_study = list(held), _trials.c.study_id == self.study_id
+        ids, of_study = list(held), TRIALS.c.study_id == self.study_id
         if len(ids) > FEW:
             return of_study  # the database finds them sooner than a list of their names
-        return of_study & or_(_trials.c.state.in_(_OPEN), _trials.c.trial_id.in_(ids))
+        return of_study & or_(TRIALS.c.state.in_(_OPEN), TRIALS.c.trial_id.in_(ids))
 
     def _unknown(self, found: Trials) -> set[int]:
         running = {i for i, trial in found.items() if trial.state == TrialState.RUNNING}
@@ -194,21 +189,19 @@ class OwnTrials:
     def _add_parts(self, connection: Connection, found: Trials) -> None:
         """What Optuna has of these trials, in so far as it can be ours."""
         wanted = self._wanted(found)
-        parts = part_rows(connection, found, wanted, _params, "param_name", "param_value")
+        parts = part_rows(connection, found, wanted, PARAMS, "param_name", "param_value")
         for trial, (_, name, value) in parts:
             if name in self._distributions:
                 with cell(f"trial_params.param_value ({name})", trial.number):
                     trial.params[name] = self._distributions[name].to_external_repr(float(value))
-        origin = _user_attributes.c.key.in_(list(ORIGINS))
-        parts = part_rows(
-            connection, found, wanted, _user_attributes, "key", "value_json", only=origin
-        )
+        origin = TRIAL_USER.c.key.in_(list(ORIGINS))
+        parts = part_rows(connection, found, wanted, TRIAL_USER, "key", "value_json", only=origin)
         for trial, (_, key, text) in parts:
             with cell(f"trial_user_attributes.value_json ({key})", trial.number):
                 value = json.loads(text)
             if isinstance(value, ORIGINS[key]):
                 trial.user_attrs[key] = value
-        parts = part_rows(connection, found, wanted, _system_attributes, "key", "value_json")
+        parts = part_rows(connection, found, wanted, TRIAL_SYSTEM, "key", "value_json")
         for trial, (_, key, text) in parts:
             with cell(f"trial_system_attributes.value_json ({key})", trial.number):
                 value = json.loads(text)
@@ -255,23 +248,23 @@ class OwnTrials:
     ) -> FrozenTrial:
         if params is None:
             params = self._complete(self._fitting(found.params)) if found is not None else {}
+        own = self._distributions
+        seen: dict[str, Any] = {"user_attrs": {}, "system_attrs": {}}
+        if found is not None:
+            seen = {name: dict(getattr(found, name)) for name in seen}
+        ended = found is not None and state.is_finished()
         return FrozenTrial(
             number=number,
             state=state,
             value=None,
             values=None,
-            datetime_start=found.datetime_start if found is not None else None,
-            datetime_complete=found.datetime_complete
-            if found is not None and state.is_finished()
-            else None,
+            datetime_start=found.datetime_start if found else None,
+            datetime_complete=found.datetime_complete if found and ended else None,
             params=params,
-            distributions={
-                name: self._distributions[name] for name in params if name in self._distributions
-            },
-            user_attrs=dict(found.user_attrs) if found is not None else {},
-            system_attrs=dict(found.system_attrs) if found is not None else {},
+            distributions={name: own[name] for name in params if name in own},
             intermediate_values={},
             trial_id=trial_id,
+            **seen,
         )
 
     def _fitting(self, params: Any) -> dict[str, Any]:

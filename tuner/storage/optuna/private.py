@@ -15,14 +15,8 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
+from optuna.storages._rdb import models
 from optuna.storages._rdb import storage as optuna_storage
-from optuna.storages._rdb.models import (
-    StudyDirectionModel,
-    StudyModel,
-    StudyUserAttributeModel,
-    TrialModel,
-    TrialSystemAttributeModel,
-)
 from optuna.study import Study
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial
@@ -46,17 +40,21 @@ from sqlalchemy import (
 
 from tuner.storage.schema import claims
 
-__all__ = ["ATTRIBUTES", "DIRECTIONS", "STUDIES", "TRIALS", "FrozenStudy"]
+STUDIES: Table = models.StudyModel.__table__
+DIRECTIONS: Table = models.StudyDirectionModel.__table__
+STUDY_USER: Table = models.StudyUserAttributeModel.__table__
+STUDY_SYSTEM: Table = models.StudySystemAttributeModel.__table__
+TRIALS: Table = models.TrialModel.__table__
+PARAMS: Table = models.TrialParamModel.__table__
+VALUES: Table = models.TrialValueModel.__table__
+TRIAL_USER: Table = models.TrialUserAttributeModel.__table__
+TRIAL_SYSTEM: Table = models.TrialSystemAttributeModel.__table__
+INTERMEDIATE: Table = models.TrialIntermediateValueModel.__table__
+
+__all__ = ["FrozenStudy"]
 
 
 # ruff: noqa: SLF001
-
-
-STUDIES: Table = StudyModel.__table__
-TRIALS: Table = TrialModel.__table__
-DIRECTIONS: Table = StudyDirectionModel.__table__
-ATTRIBUTES: Table = TrialSystemAttributeModel.__table__
-"""Of trials, those of the system."""
 
 
 def study_id_of(study: Study | FrozenStudy) -> int:
@@ -91,41 +89,37 @@ def as_stored(column: Any) -> ColumnElement[Any]:
 # What tuner notes with Optuna's own attributes of a study, in the caller's transaction.
 
 
-_studies: Table = StudyModel.__table__
-_attributes: Table = StudyUserAttributeModel.__table__
-
-
 def ids_of(connection: Connection, names: Sequence[str]) -> list[int]:
     """The numbers of the studies of these names that are there, the oldest first."""
-    named = select(_studies.c.study_id).where(_studies.c.study_name.in_(names))
+    named = select(STUDIES.c.study_id).where(STUDIES.c.study_name.in_(names))
     return sorted(connection.execute(named).scalars())
 
 
 def names_by_id(connection: Connection) -> dict[int, str]:
     """The names of all studies by their numbers, other programs' too."""
-    query = select(_studies.c.study_id, _studies.c.study_name)
+    query = select(STUDIES.c.study_id, STUDIES.c.study_name)
     return {int(row[0]): str(row[1]) for row in connection.execute(query)}
 
 
 def read_notes(connection: Connection, ids: Sequence[int], key: str) -> dict[int, str]:
     """The JSON that is noted under `key`, by study, where there is any."""
-    theirs = _attributes.c.study_id.in_(ids) & (_attributes.c.key == key)
-    query = select(_attributes.c.study_id, _attributes.c.value_json).where(theirs)
+    theirs = STUDY_USER.c.study_id.in_(ids) & (STUDY_USER.c.key == key)
+    query = select(STUDY_USER.c.study_id, STUDY_USER.c.value_json).where(theirs)
     return {int(row[0]): str(row[1]) for row in connection.execute(query)}
 
 
 def write_note(connection: Connection, study_id: int, key: str, text: str) -> None:
     """Note it in the place of what was there; nothing where there is no such study."""
-    there = select(func.count()).select_from(_studies).where(_studies.c.study_id == study_id)
+    there = select(func.count()).select_from(STUDIES).where(STUDIES.c.study_id == study_id)
     if not connection.execute(there).scalar_one():
         return
-    connection.execute(delete(_attributes).where(_mine(study_id, key)))
+    connection.execute(delete(STUDY_USER).where(_mine(study_id, key)))
     values = {"study_id": study_id, "key": key, "value_json": text}
-    connection.execute(insert(_attributes).values(values))
+    connection.execute(insert(STUDY_USER).values(values))
 
 
 def _mine(study_id: int, key: str) -> ColumnElement[bool]:
-    return (_attributes.c.study_id == study_id) & (_attributes.c.key == key)
+    return (STUDY_USER.c.study_id == study_id) & (STUDY_USER.c.key == key)
 
 
 # How far trials are beyond the limits of their study, where `trial.set_constraint` of Optuna puts
@@ -133,25 +127,23 @@ def _mine(study_id: int, key: str) -> ColumnElement[bool]:
 
 
 PREFIX = "constraints:"
-_trials: Table = TrialModel.__table__
-_system_attributes: Table = TrialSystemAttributeModel.__table__
 
 
 def replace_constraints(
     engine: Engine, study_id: int, constraints: Mapping[int, Mapping[str, float]]
 ) -> None:
     """Let the results of a study have `constraints`, by trial number, and no others."""
-    c = _system_attributes.c
+    c = TRIAL_SYSTEM.c
     with engine.begin() as connection:
         rows = connection.execute(
-            select(_trials.c.trial_id, _trials.c.number).where(_trials.c.study_id == study_id)
+            select(TRIALS.c.trial_id, TRIALS.c.number).where(TRIALS.c.study_id == study_id)
         )
         ids = {row.number: row.trial_id for row in rows}
         mine = select(claims.c.trial_id).where(
             (claims.c.study_id == study_id) & (claims.c.state == "finished")
         )
         connection.execute(
-            delete(_system_attributes).where(c.trial_id.in_(mine) & c.key.startswith(PREFIX))
+            delete(TRIAL_SYSTEM).where(c.trial_id.in_(mine) & c.key.startswith(PREFIX))
         )
         new = [
             {"trial_id": ids[number], "key": f"{PREFIX}{key}", "value_json": json.dumps(value)}
@@ -160,7 +152,7 @@ def replace_constraints(
             for key, value in of_trial.items()
         ]
         if new:
-            connection.execute(insert(_system_attributes), new)
+            connection.execute(insert(TRIAL_SYSTEM), new)
 
 
 # Whether Optuna's tables are of the version that the installed Optuna wants, asked in plain SQL.

@@ -14,11 +14,6 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
 from optuna.storages._rdb.models import (
-    StudyModel,
-    TrialModel,
-    TrialParamModel,
-    TrialSystemAttributeModel,
-    TrialUserAttributeModel,
     TrialValueModel,
 )
 from optuna.trial import TrialState
@@ -40,14 +35,8 @@ from sqlalchemy import (
 
 from tuner.config import Value
 from tuner.files.plain import UNREADABLE
+from tuner.storage.optuna.private import PARAMS, STUDIES, TRIAL_SYSTEM, TRIAL_USER, TRIALS, VALUES
 from tuner.storage.records import TrialResult
-
-_studies: Table = StudyModel.__table__
-_trials: Table = TrialModel.__table__
-_parameters: Table = TrialParamModel.__table__
-_attributes: Table = TrialUserAttributeModel.__table__
-_system_attributes: Table = TrialSystemAttributeModel.__table__
-_values: Table = TrialValueModel.__table__
 
 ENQUEUED = "fixed_params"
 """The system attribute in which Optuna keeps the configuration of a trial that was enqueued."""
@@ -55,22 +44,22 @@ ENQUEUED = "fixed_params"
 
 def has_study(study_id: ColumnElement[int]) -> ColumnElement[bool]:
     """The condition that Optuna has the study of that number."""
-    return select(_studies.c.study_id).where(_studies.c.study_id == study_id).exists()
+    return select(STUDIES.c.study_id).where(STUDIES.c.study_id == study_id).exists()
 
 
 def take_waiting(connection: Connection, study_id: int) -> tuple[int, int] | None:
     """Let the first waiting trial run: its id and number; None where none waits."""
-    waiting = (_trials.c.study_id == study_id) & (_trials.c.state == TrialState.WAITING)
+    waiting = (TRIALS.c.study_id == study_id) & (TRIALS.c.state == TrialState.WAITING)
     query = (
-        select(_trials.c.trial_id, _trials.c.number)
+        select(TRIALS.c.trial_id, TRIALS.c.number)
         .where(waiting)
-        .order_by(_trials.c.number)
+        .order_by(TRIALS.c.number)
         .limit(10)
     )
     for trial_id, number in connection.execute(query).all():
         taken = connection.execute(
-            update(_trials)
-            .where((_trials.c.trial_id == trial_id) & (_trials.c.state == TrialState.WAITING))
+            update(TRIALS)
+            .where((TRIALS.c.trial_id == trial_id) & (TRIALS.c.state == TrialState.WAITING))
             .values(state=TrialState.RUNNING, datetime_start=_utc_now())
         )
         if taken.rowcount == 1:  # else somebody took it through Optuna itself
@@ -80,17 +69,17 @@ def take_waiting(connection: Connection, study_id: int) -> tuple[int, int] | Non
 
 def beside_study(table: Table, study_id: ColumnElement[int]) -> Join:
     """The rows of a table together with Optuna's of the studies that they are of."""
-    return table.join(_studies, _studies.c.study_id == study_id)
+    return table.join(STUDIES, STUDIES.c.study_id == study_id)
 
 
 def numbers(study_id: int) -> list[Label[Any]]:
     """What `create_running` has to know of the trials there, and whether one waits, as columns of
     any statement: `last_number`, `waiting`.
     """
-    mine = _trials.c.study_id == study_id
-    waits = select(_trials.c.trial_id).where(mine & (_trials.c.state == TrialState.WAITING))
+    mine = TRIALS.c.study_id == study_id
+    waits = select(TRIALS.c.trial_id).where(mine & (TRIALS.c.state == TrialState.WAITING))
     return [
-        select(func.max(_trials.c.number)).where(mine).scalar_subquery().label("last_number"),
+        select(func.max(TRIALS.c.number)).where(mine).scalar_subquery().label("last_number"),
         waits.limit(1).scalar_subquery().label("waiting"),
     ]
 
@@ -103,7 +92,7 @@ def create_running(connection: Connection, study_id: int, seen: Row[Any]) -> tup
     """
     number = 0 if seen.last_number is None else int(seen.last_number) + 1
     inserted = connection.execute(
-        insert(_trials).values(
+        insert(TRIALS).values(
             study_id=study_id, number=number, state=TrialState.RUNNING, datetime_start=_utc_now()
         )
     )
@@ -117,7 +106,7 @@ def write_parameters(
     distributions: Mapping[str, BaseDistribution],
 ) -> None:
     """Record the values of a trial that it does not have yet, all in one statement."""
-    known = select(_parameters.c.param_name).where(_parameters.c.trial_id == trial_id)
+    known = select(PARAMS.c.param_name).where(PARAMS.c.trial_id == trial_id)
     there = set(connection.execute(known).scalars())
     rows = [
         {
@@ -130,7 +119,7 @@ def write_parameters(
         if name not in there
     ]
     if rows:
-        connection.execute(insert(_parameters), rows)
+        connection.execute(insert(PARAMS), rows)
 
 
 def correct_parameters(
@@ -139,13 +128,13 @@ def correct_parameters(
     """Give the parameters that a trial has their values again. Of one that it lacks the range is
     not known here.
     """
-    mine = _parameters.c.trial_id == trial_id
+    mine = PARAMS.c.trial_id == trial_id
     for name, value in parameters.items():
-        this = mine & (_parameters.c.param_name == name)
-        query = select(_parameters.c.distribution_json).where(this)
+        this = mine & (PARAMS.c.param_name == name)
+        query = select(PARAMS.c.distribution_json).where(this)
         text = connection.execute(query).scalar_one_or_none()
         if text is not None and (stored := _internal(value, text)) is not None:
-            connection.execute(update(_parameters).where(this).values(param_value=stored))
+            connection.execute(update(PARAMS).where(this).values(param_value=stored))
 
 
 def external(stored: float, distribution: str) -> Value:
@@ -171,10 +160,10 @@ def put_back(connection: Connection, trial_id: int) -> None:
     """Let a trial of ours wait again, with its number and parameters, whatever others told Optuna
     of it meanwhile.
     """
-    unlike = (_trials.c.trial_id == trial_id) & (_trials.c.state != TrialState.WAITING)
+    unlike = (TRIALS.c.trial_id == trial_id) & (TRIALS.c.state != TrialState.WAITING)
     waiting = {"state": TrialState.WAITING, "datetime_complete": None}
-    if connection.execute(update(_trials).where(unlike).values(waiting)).rowcount:
-        connection.execute(delete(_values).where(_values.c.trial_id == trial_id))
+    if connection.execute(update(TRIALS).where(unlike).values(waiting)).rowcount:
+        connection.execute(delete(VALUES).where(VALUES.c.trial_id == trial_id))
 
 
 def put_back_strays(
@@ -186,19 +175,19 @@ def put_back_strays(
     them from there. Any other is the trial of another program, which may still be at it.
     """
     return connection.execute(
-        update(_trials).where(strays(study_id, held, ours)).values(state=TrialState.WAITING)
+        update(TRIALS).where(strays(study_id, held, ours)).values(state=TrialState.WAITING)
     ).rowcount
 
 
 def strays(study_id: int | None, held: Select[Any], ours: Select[Any]) -> ColumnElement[bool]:
     """The condition for such trials, of one study or (None) of any."""
-    queued = select(_system_attributes.c.trial_id).where(_system_attributes.c.key == ENQUEUED)
-    running = (_trials.c.state == TrialState.RUNNING) & _trials.c.trial_id.not_in(held)
-    of_ours = _trials.c.trial_id.in_(queued) | _trials.c.trial_id.in_(ours)
+    queued = select(TRIAL_SYSTEM.c.trial_id).where(TRIAL_SYSTEM.c.key == ENQUEUED)
+    running = (TRIALS.c.state == TrialState.RUNNING) & TRIALS.c.trial_id.not_in(held)
+    of_ours = TRIALS.c.trial_id.in_(queued) | TRIALS.c.trial_id.in_(ours)
     return (
         running & of_ours
         if study_id is None
-        else (_trials.c.study_id == study_id) & running & of_ours
+        else (TRIALS.c.study_id == study_id) & running & of_ours
     )
 
 
@@ -206,7 +195,7 @@ def tell(connection: Connection, trial_id: int, result: TrialResult) -> None:
     """Give a trial its result, whatever others told Optuna of it before; a trial whose row is gone
     stays so. Safe to run by anyone, any number of times.
     """
-    query = select(_trials.c.state).where(_trials.c.trial_id == trial_id).with_for_update()
+    query = select(TRIALS.c.state).where(TRIALS.c.trial_id == trial_id).with_for_update()
     found = connection.execute(query).scalar_one_or_none()
     if found is not None:
         write_result(connection, trial_id, result, found=found)
@@ -219,10 +208,10 @@ def write_result(
     where that is none.
     """
     constraints = {f"constraints:{key}": value for key, value in result.constraints.items()}
-    _write(connection, _attributes, trial_id, result.recorded.to_flat())
-    _write(connection, _system_attributes, trial_id, constraints)  # where set_constraint puts them
-    mine = _values.c.trial_id == trial_id
-    query = select(_values.c.value, _values.c.value_type).where(mine).order_by(_values.c.objective)
+    _write(connection, TRIAL_USER, trial_id, result.recorded.to_flat())
+    _write(connection, TRIAL_SYSTEM, trial_id, constraints)  # where set_constraint puts them
+    mine = VALUES.c.trial_id == trial_id
+    query = select(VALUES.c.value, VALUES.c.value_type).where(mine).order_by(VALUES.c.objective)
     there: tuple[float, ...] | None
     try:
         there = tuple(
@@ -233,16 +222,16 @@ def write_result(
     told = tuple(result.values or ())
     if there != told:
         if there != ():
-            connection.execute(delete(_values).where(mine))
+            connection.execute(delete(VALUES).where(mine))
         rows = [
             {"trial_id": trial_id, "objective": i, "value": stored, "value_type": kind}
             for i, (stored, kind) in enumerate(map(TrialValueModel.value_to_stored_repr, told))
         ]
         if rows:
-            connection.execute(insert(_values), rows)
+            connection.execute(insert(VALUES), rows)
     if found != result.state or there != told:
         ended = {"state": result.state, "datetime_complete": _utc_now()}
-        connection.execute(update(_trials).where(_trials.c.trial_id == trial_id).values(ended))
+        connection.execute(update(TRIALS).where(TRIALS.c.trial_id == trial_id).values(ended))
 
 
 def write_all_attributes(
@@ -253,7 +242,7 @@ def write_all_attributes(
 
     Optuna writes them one by one, which for a study of a thousand trials takes half a minute.
     """
-    for index, table in enumerate((_attributes, _system_attributes)):
+    for index, table in enumerate((TRIAL_USER, TRIAL_SYSTEM)):
         rows = [
             {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
             for trial_id, both in trials.items()

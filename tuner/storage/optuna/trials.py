@@ -37,30 +37,36 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from tuner.files.plain import UNREADABLE, Loose
-from tuner.storage.damage import read_rows
 from tuner.storage.dialects import READING
-from tuner.storage.optuna.private import as_stored
+from tuner.storage.optuna.private import (
+    DIRECTIONS,
+    INTERMEDIATE,
+    PARAMS,
+    STUDIES,
+    STUDY_SYSTEM,
+    STUDY_USER,
+    TRIAL_SYSTEM,
+    TRIAL_USER,
+    TRIALS,
+    VALUES,
+    as_stored,
+)
+from tuner.storage.records import read_rows
 
 # Studies and their attributes, read from Optuna's tables in plain SQL.
 
 
-_studies: Table = models.StudyModel.__table__
-_directions: Table = models.StudyDirectionModel.__table__
-_user: Table = models.StudyUserAttributeModel.__table__
-_system: Table = models.StudySystemAttributeModel.__table__
-
-
 def all_studies(connection: Connection) -> list[FrozenStudy]:
     """As `RDBStorage.get_all_studies` has them, other programs' too, by their numbers."""
-    named = select(_studies.c.study_id, _studies.c.study_name).order_by(_studies.c.study_id)
+    named = select(STUDIES.c.study_id, STUDIES.c.study_name).order_by(STUDIES.c.study_id)
     found = connection.execute(named).all()
-    d = _directions.c
+    d = DIRECTIONS.c
     query = select(d.study_id, as_stored(d.direction)).order_by(d.study_direction_id)
     directions: dict[int, list[StudyDirection]] = defaultdict(list)
     for study_id, name in connection.execute(query):
         known = StudyDirection.__members__.get(str(name), StudyDirection.NOT_SET)
         directions[study_id].append(known)
-    user, system = attributes(connection, _user), attributes(connection, _system)
+    user, system = attributes(connection, STUDY_USER), attributes(connection, STUDY_SYSTEM)
     return [
         FrozenStudy(
             study_name=str(name),
@@ -76,10 +82,10 @@ def all_studies(connection: Connection) -> list[FrozenStudy]:
 
 def user_attributes(connection: Connection, study_id: int) -> dict[str, Any] | None:
     """Those of one study; None where there is no such study."""
-    there = select(_studies.c.study_id).where(_studies.c.study_id == study_id)
+    there = select(STUDIES.c.study_id).where(STUDIES.c.study_id == study_id)
     if connection.execute(there).first() is None:
         return None
-    return attributes(connection, _user, study_id).get(study_id, {})
+    return attributes(connection, STUDY_USER, study_id).get(study_id, {})
 
 
 def attributes(
@@ -109,12 +115,6 @@ FAILED = "studies and trials could not be read"
 FEW = 100
 """Trials that a statement names by their ids at most."""
 
-_trials: Table = models.TrialModel.__table__
-_params: Table = models.TrialParamModel.__table__
-_values: Table = models.TrialValueModel.__table__
-_user_attributes: Table = models.TrialUserAttributeModel.__table__
-_system_attributes: Table = models.TrialSystemAttributeModel.__table__
-_intermediate: Table = models.TrialIntermediateValueModel.__table__
 
 _distribution: Callable[[str], BaseDistribution] = functools.lru_cache(maxsize=1024)(
     json_to_distribution
@@ -162,14 +162,14 @@ class TrialStorage(RDBStorage):
             KeyError: there is no such study.
             StorageInternalError: the database failed.
         """
-        wanted = _trials.c.study_id == study_id
+        wanted = TRIALS.c.study_id == study_id
         if states is not None:
-            wanted &= _trials.c.state.in_([state for state in TrialState if state in states])
+            wanted &= TRIALS.c.state.in_([state for state in TrialState if state in states])
         if trial_id_greater_than > -1:
             known = [
                 trial_id for trial_id in included_trial_ids if trial_id <= trial_id_greater_than
             ]
-            wanted &= or_(_trials.c.trial_id > trial_id_greater_than, _trials.c.trial_id.in_(known))
+            wanted &= or_(TRIALS.c.trial_id > trial_id_greater_than, TRIALS.c.trial_id.in_(known))
         with reading(self.engine) as connection:
             found = {trial._trial_id: trial for trial in bare_trials(connection, wanted)}  # noqa: SLF001
             if found:
@@ -187,7 +187,7 @@ class TrialStorage(RDBStorage):
 
 def trial_rows(wanted: ColumnElement[bool]) -> Select[Any]:
     """The wanted rows of Optuna's table, by id, each value as the database has it."""
-    c = _trials.c
+    c = TRIALS.c
     stored = (c.state, c.datetime_start, c.datetime_complete)
     raw = (type_coerce(each, String()).label(each.name) for each in stored)
     return select(c.trial_id, c.number, *raw).where(wanted).order_by(c.trial_id)
@@ -195,7 +195,7 @@ def trial_rows(wanted: ColumnElement[bool]) -> Select[Any]:
 
 def bare_trials(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[FrozenTrial]:
     """The wanted trials with their numbers, states and times, by id; nothing else of them."""
-    for row in read_rows(ROWS, _trials, connection.execute(trial_rows(wanted)).all()):
+    for row in read_rows(ROWS, TRIALS, connection.execute(trial_rows(wanted)).all()):
         yield FrozenTrial(
             number=row.number,
             state=TrialState[row.state],
@@ -219,21 +219,21 @@ def _add_parts(
         return part_rows(connection, found, wanted, table, *columns)
 
     for trial, (_, name, value, text) in rows(
-        _params, "param_name", "param_value", "distribution_json"
+        PARAMS, "param_name", "param_value", "distribution_json"
     ):
         distribution = _distribution(text)
         trial.params[name] = distribution.to_external_repr(value)
         trial.distributions[name] = distribution
-    for trial, (_, key, text) in rows(_user_attributes, "key", "value_json"):
+    for trial, (_, key, text) in rows(TRIAL_USER, "key", "value_json"):
         trial.user_attrs[key] = json.loads(text)
-    for trial, (_, key, text) in rows(_system_attributes, "key", "value_json"):
+    for trial, (_, key, text) in rows(TRIAL_SYSTEM, "key", "value_json"):
         trial.system_attrs[key] = json.loads(text)
     for trial, (_, step, value, kind) in rows(
-        _intermediate, "step", "intermediate_value", "intermediate_value_type"
+        INTERMEDIATE, "step", "intermediate_value", "intermediate_value_type"
     ):
         stored = models.TrialIntermediateValueModel.stored_repr_to_intermediate_value(value, kind)
         trial.intermediate_values[step] = stored
-    add_values(rows(_values, "objective", "value", "value_type"))
+    add_values(rows(VALUES, "objective", "value", "value_type"))
 
 
 def add_values(rows: Iterable[tuple[FrozenTrial, Sequence[Any]]]) -> None:
@@ -257,7 +257,7 @@ def part_rows(
     `(trial id, *columns)`.
     """
     # A few trials are named; of many, the database finds them by itself.
-    ids = list(found) if len(found) <= FEW else select(_trials.c.trial_id).where(wanted)
+    ids = list(found) if len(found) <= FEW else select(TRIALS.c.trial_id).where(wanted)
     query = select(table.c.trial_id, *(table.c[name] for name in columns)).where(
         table.c.trial_id.in_(ids)
     )

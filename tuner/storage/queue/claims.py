@@ -7,7 +7,7 @@ budget in time holds in the same way: it is spent by what the finished claims re
 that stopped by itself gives no claim any more. The trial is taken in the same transaction: a worker
 that dies leaves no trial behind that nobody claims. A result is written under the claim's token
 first and told to Optuna after: a crash between the two is finished by whoever comes next. What all
-claims have in common: see `LeasedQueue`.
+claims have in common: see `Queue`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,29 @@ from __future__ import annotations
 import operator
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from sqlalchemy import ColumnElement, Connection, Engine, Label, Row, func, insert, select, update
 
 from tuner.errors import StudyGoneError
+from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.damage import cell, damage_named, read_rows
 from tuner.storage.database import Database
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.gpu_hours import GpuHours
-from tuner.storage.queue.leased_queue import LeasedQueue
-from tuner.storage.records import ATTEMPTS, Attempt, Claim, Counts, TrialResult
+from tuner.storage.queue.gpu_hours import FinishedTimes, GpuHours
+from tuner.storage.queue.leased_queue import Queue
+from tuner.storage.records import (
+    ATTEMPTS,
+    Attempt,
+    Claim,
+    Counts,
+    cell,
+    damage_named,
+    read_rows,
+)
 from tuner.storage.schema import claims, studies
 
 # What of a study decides whether one more trial may be claimed, as columns of a single statement.
@@ -72,13 +80,12 @@ def limits_gpu_hours(policy: str | None) -> bool:
 class SpentTime:
     """Of the claims that `mine` selects."""
 
-    def __init__(self, mine: ColumnElement[bool], engine: Engine, study_id: int, name: str) -> None:
+    def __init__(self, mine: ColumnElement[bool], engine: Engine, name: str) -> None:
         """`name` is the study's."""
-        self._engine, self._study_id, self._name = engine, study_id, name
+        self._engine, self._name = engine, name
         self.last_hours: GpuHours | None = None
         """The limit of device hours that was last asked for."""
-        self._finished = mine & (claims.c.state == "finished")
-        self._took: dict[int, tuple[int, float]] = {}
+        self._mine, self._times = mine, FinishedTimes()
 
     def is_up(self, connection: Connection, seen: Row[Any]) -> bool:
         """Whether the search has had its time."""
@@ -110,25 +117,16 @@ class SpentTime:
         """Of all of them. `beside` are seconds, by trial number, of trials that may not be stored
         yet: each counts once.
         """
-        c = claims.c
-        there = set(connection.execute(select(c.claim_id).where(self._finished)).scalars())
-        if new := sorted(there - self._took.keys()):
-            query = select(c.claim_id, c.trial_number, c.result).where(self._finished)
-            for row in connection.execute(query.where(c.claim_id.in_(new))):
-                named = damage_named(self._engine, self._study_id)
-                with named, cell("tuner_claims.result", row.trial_number):
-                    result = TrialResult.from_json(row.result)
-                self._took[row.claim_id] = row.trial_number, device_seconds(result.recorded)
-        known = [self._took[claim] for claim in there]
-        stored = {number for number, _ in known}
+        took = self._times.of(connection, claims.c.claim_id, self._mine).values()
+        stored = {each.trial_number for each in took}
         more = (s for number, s in (beside or {}).items() if number not in stored)
-        return sum(seconds for _, seconds in known) + sum(more)
+        return sum(each.whole_s for each in took) + sum(more)
 
 
 _SET_ASIDE_BY = "tuner"
 
 
-class Ledger(LeasedQueue[Claim, Claim]):
+class Ledger(Queue[Claim, Claim]):
     """The claims of one study."""
 
     def __init__(
@@ -138,21 +136,11 @@ class Ledger(LeasedQueue[Claim, Claim]):
         *,
         name: str | None = None,
         made_at: float | None = None,
-        lease_s: float | None = None,
-        confirm_s: float | None = None,
-        restart_grace_s: float | None = None,
     ) -> None:
-        super().__init__(
-            database.engine,
-            claims.c.claim_id,
-            claims.c.study_id == study_id,
-            lease_s=lease_s,
-            confirm_s=confirm_s,
-            restart_grace_s=restart_grace_s,
-        )
+        super().__init__(database.engine, claims.c.claim_id, claims.c.study_id == study_id)
         self._name = name or f"number {study_id}"
         self._study_id, self._made_at = study_id, made_at
-        self.spent = SpentTime(self._mine, database.engine, study_id, self._name)
+        self.spent = SpentTime(self._mine, database.engine, self._name)
 
     # -- budget ------------------------------------------------------------------------------------
 
@@ -244,7 +232,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
             insert(claims).values(
                 study_id=self._study_id,
                 claimed_at=database_now(),
-                leased_until=self._leases.renewed(),
+                leased_until=self._renewed(),
                 told=False,
                 **values,
             )
@@ -379,3 +367,72 @@ class Ledger(LeasedQueue[Claim, Claim]):
             for each in found:
                 _ = each.result  # read now, while it can be said whose it is
             return tuple(found)
+
+
+# When which worker was at which trial, as the ledger's claims tell it.
+
+
+@dataclass(frozen=True, slots=True)
+class Stint:
+    """One worker's time with a trial, in seconds since 1970 on the database's clock.
+
+    `state` is that of the claim: running, finished, returned (handed back after an interruption) or
+    lost (its worker was not heard of in time). `stopped_by` is how the training ended; where a lost
+    one has it, its result was late.
+    """
+
+    trial_number: int
+    worker: str
+    state: str
+    began: float
+    ended: float
+    stopped_by: str | None
+
+
+def _took_s(recorded: Recorded) -> float | None:
+    """How long a worker had a trial: with all its seeds
+    and repeated runs, where that was recorded.
+    """
+    if recorded.attempt_s is not None:
+        return recorded.attempt_s
+    return None if recorded.total_s is None else recorded.total_s + (recorded.suggest_s or 0.0)
+
+
+def stints(engine: Engine, study_id: int, *, trial_number: int | None = None) -> tuple[Stint, ...]:
+    """Who was at the trials of a study, or at one of them, in order.
+
+    When one ended is not recorded. That of a finished one follows from what it took in all; of a
+    returned or lost one it is known only that its lease had not run out, nor had its worker claimed
+    another trial.
+
+    Raises:
+        StorageError: a row of the study is damaged.
+    """
+    c = claims.c
+    query = select(claims).where(c.study_id == study_id).order_by(c.claim_id)
+    with engine.connect() as connection:
+        now = float(connection.execute(select(database_now())).scalar_one())
+        rows = connection.execute(query).all()
+    next_claim: dict[str, float] = {}
+    found = []
+    leases = [row.leased_until for row in rows]
+    with damage_named(engine, study_id):
+        attempts = read_rows(ATTEMPTS, claims, rows)
+        for each in attempts:
+            _ = each.result  # read now, while it can be said whose it is
+    for row, leased_until in zip(reversed(attempts), reversed(leases), strict=True):
+        recorded = row.result.recorded if row.result is not None else Recorded()
+        took = _took_s(recorded)
+        if row.state == "running":
+            ended = now
+        else:
+            known = leased_until if took is None else row.claimed_at + took
+            ended = min(known, next_claim.get(row.worker, now), now)
+        if recorded.set_aside:
+            continue  # our own word on a trial whose workers were lost, not a worker's time
+        next_claim[row.worker] = row.claimed_at
+        if trial_number in (None, row.trial_number):
+            began, ended = row.claimed_at, max(float(ended), row.claimed_at)
+            how = recorded.stopped_by
+            found.append(Stint(row.trial_number, row.worker, row.state, began, ended, how))
+    return tuple(reversed(found))

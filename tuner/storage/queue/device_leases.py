@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, delete, func, insert, select, update
 
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.storage.queue.leased_queue import (
     CONFIRM_SHARE,
     HEARTBEATS_PER_LEASE,

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Engine, and_, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from tuner.storage.damage import damage_named, read_rows
+from tuner.storage.records import damage_named, read_rows
 from tuner.storage.schema import epochs
 
 

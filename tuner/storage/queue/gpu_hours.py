@@ -17,21 +17,19 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 from sqlalchemy import Column, ColumnElement, Connection, Engine, select
 
 from tuner.files.plain import Strict
 from tuner.spec.policy import SearchPolicy
-from tuner.storage.damage import cell, damage_named
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.storage.optuna.private import ids_of, read_notes, write_note
-from tuner.storage.queue.device_time import attempt_seconds, device_seconds
 from tuner.storage.queue.leased_queue import HEARTBEATS_PER_LEASE, LEASE_S
 from tuner.storage.queue.roster import SILENT_AFTER_S
-from tuner.storage.records import TrialResult
+from tuner.storage.records import TrialResult, attempt_seconds, cell, damage_named, device_seconds
 from tuner.storage.schema import claims, studies, verifications, workers
 
 # Seconds for which some studies had devices, of all that has ended: with a result or without.
@@ -46,15 +44,44 @@ class _Took:
     """What a result says: of all of it, and of the attempt that came to it."""
 
     work: _Work
+    trial_number: int
     whole_s: float
     attempt_s: float
 
 
-class EndedTime:
-    """Results are read once: they never change."""
+class FinishedTimes:
+    """What finished claims took. Results are read once: they never change."""
 
     def __init__(self) -> None:
         self._took: dict[tuple[str, int], _Took] = {}
+
+    def of(
+        self, connection: Connection, key: Column[int], mine: ColumnElement[bool]
+    ) -> dict[int, _Took]:
+        """Of those rows of a table that are `mine`, by their `key`."""
+        c, table = key.table.c, key.table.name
+        finished = select(key).where(mine & (c.state == "finished"))
+        there = set(connection.execute(finished).scalars())
+        if new := sorted(each for each in there if (table, each) not in self._took):
+            query = select(key, c.study_id, c.trial_number, c.result).where(key.in_(new))
+            for number, study_id, trial_number, text in connection.execute(query):
+                named = damage_named(connection.engine, study_id)
+                with named, cell(f"{table}.result", trial_number):
+                    recorded = TrialResult.from_json(text).recorded
+                self._took[table, number] = _Took(
+                    work=(study_id, trial_number) if table == claims.name else f"run {number}",
+                    trial_number=trial_number,
+                    whole_s=device_seconds(recorded),
+                    attempt_s=attempt_seconds(recorded),
+                )
+        return {each: self._took[table, each] for each in there}
+
+
+class EndedTime(FinishedTimes):
+    """What studies took, with what came to no result."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._work: dict[str, _Work] = {}
 
     def seconds(
@@ -71,7 +98,10 @@ class EndedTime:
         for token, seconds in spent.items():
             earlier[works[token]] = earlier.get(works[token], 0.0) + seconds
         total = 0.0
-        for took in self._finished(connection, ids):
+        trials, runs = claims.c, verifications.c
+        finished = [*self.of(connection, trials.claim_id, trials.study_id.in_(ids)).values()]
+        finished += self.of(connection, runs.run_id, runs.study_id.in_(ids)).values()
+        for took in finished:
             total += max(took.whole_s, took.attempt_s + earlier.pop(took.work, 0.0))
         return total + sum(earlier.values())
 
@@ -79,30 +109,6 @@ class EndedTime:
     def usual_s(self) -> float:
         """What half of those that have a result took at most; 0 before the first."""
         return statistics.median(e.whole_s for e in self._took.values()) if self._took else 0.0
-
-    def _finished(self, connection: Connection, ids: Sequence[int]) -> list[_Took]:
-        trials, runs = claims.c, verifications.c
-        there = self._read(connection, "trial", trials.claim_id, trials.study_id.in_(ids))
-        return there + self._read(connection, "run", runs.run_id, runs.study_id.in_(ids))
-
-    def _read(
-        self, connection: Connection, kind: str, key: Column[int], mine: ColumnElement[bool]
-    ) -> list[_Took]:
-        c = key.table.c
-        finished = select(key).where(mine & (c.state == "finished"))
-        there = set(connection.execute(finished).scalars())
-        if new := sorted(each for each in there if (kind, each) not in self._took):
-            query = select(key, c.study_id, c.trial_number, c.result).where(key.in_(new))
-            for number, study_id, trial_number, text in connection.execute(query):
-                named = damage_named(connection.engine, study_id)
-                with named, cell(f"{key.table.name}.result", trial_number):
-                    recorded = TrialResult.from_json(text).recorded
-                self._took[kind, number] = _Took(
-                    work=(study_id, trial_number) if kind == "trial" else f"run {number}",
-                    whole_s=device_seconds(recorded),
-                    attempt_s=attempt_seconds(recorded),
-                )
-        return [self._took[kind, each] for each in there]
 
     def _works_of(
         self, connection: Connection, tokens: Mapping[str, object]
@@ -130,8 +136,7 @@ _ELSEWHERE = "elsewhere"
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Strict):
     """Seconds that one training may take, or, once it has `ended`, took.
 
     It has had its device for `had_s` and since `at`; where it `waits`, for `had_s` alone.
@@ -139,9 +144,9 @@ class Grant:
 
     worker: str
     at: float
-    seconds: float
+    seconds: Seconds
     ended: bool = False
-    had_s: float = 0.0
+    had_s: Seconds = 0.0
     waits: bool = False
 
     def held_s(self, until: float) -> float:
@@ -152,30 +157,14 @@ class Grant:
         return min(self.seconds, self.had_s + now_s)
 
 
-class _StoredGrant(Strict):
-    worker: str
-    at: float
-    seconds: Seconds
-    ended: bool = False
-    had_s: Seconds = 0.0
-    waits: bool = False
+class _Note(Strict):
+    """What is kept with one study: grants and what was spent, each by the token of a claim."""
 
-
-_GRANTS = TypeAdapter(dict[str, _StoredGrant])
-_SPENT = TypeAdapter(dict[str, Seconds])
-
-
-@dataclass(slots=True)
-class _Note:
-    """Of one study, by token of a claim."""
-
-    grants: dict[str, Grant] = field(default_factory=dict)
-    spent: dict[str, float] = field(default_factory=dict)
-    """By what came to no result: it was handed back, or its worker lost."""
+    grants: dict[str, Grant] = Field(default_factory=dict)
+    spent: dict[str, Seconds] = Field(default_factory=dict)
 
     def to_json(self) -> str:
-        grants = {token: asdict(grant) for token, grant in self.grants.items()}
-        return json.dumps({"grants": grants, "spent": self.spent})
+        return json.dumps(self.model_dump())
 
 
 @dataclass(slots=True)
@@ -293,14 +282,11 @@ def _gone_by(connection: Connection, names: Collection[str]) -> dict[str, float]
 
 
 def _read(text: str | None) -> _Note:
-    """What others may have written there counts as nothing."""
+    """What others wrote over is nothing."""
     try:
-        stored = json.loads(text or "{}")
-        grants = _GRANTS.validate_python(stored.get("grants", {}), strict=True)
-        spent = _SPENT.validate_python(stored.get("spent", {}))
-    except (ValueError, AttributeError, RecursionError):
+        return _Note.model_validate_json(text or "{}", strict=True)
+    except ValueError:
         return _Note()
-    return _Note({token: Grant(**each.model_dump()) for token, each in grants.items()}, spent)
 
 
 NOTHING_S = 1e-3
@@ -373,8 +359,8 @@ class GpuHours:
             if grant is None or grant.ended or grant.waits == begins:
                 return
             now = _now(connection)
-            changed = replace(grant, at=now, had_s=grant.held_s(now), waits=begins)
-            account.grant(connection, token, changed)
+            had = {"at": now, "had_s": grant.held_s(now), "waits": begins}
+            account.grant(connection, token, grant.model_copy(update=had))
             account.write(connection)
 
     def took(self, token: str, seconds: float) -> None:

@@ -17,13 +17,12 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Label, Row, func, select, update
 
 from tuner.storage import schema
-from tuner.storage.database_clock import database_now, database_started
-from tuner.storage.dialects import DURABLE
+from tuner.storage.dialects import DURABLE, database_now, database_started
 from tuner.storage.queue.roster import log_lost
 from tuner.storage.records import Counts, TrialResult, set_aside
 
@@ -45,44 +44,45 @@ HEARTBEATS_PER_LEASE = 6
 """A worker renews its lease this often before it would run out."""
 
 
-class Leases:
-    """The leases on rows of a table: those that `running` selects, told apart by their `key`.
+Claimed = TypeVar("Claimed")
+Ticket_contra = TypeVar("Ticket_contra", contravariant=True)
 
-    The table has the columns `leased_until` and `claimed_at`. A lease lasts `lease_s` seconds
-    (LEASE_S), is watched for `confirm_s` seconds (half a lease) once it ran out, and is left alone
-    for `restart_grace_s` seconds (half a lease) after a start of the server.
+
+class Queue(ABC, Generic[Claimed, Ticket_contra]):
+    """Pieces of work in a table, each claimed by one worker at a time, each with one result.
+
+    Of the table, the queue has the rows that `mine` selects. A claim gives what is `Claimed`; a
+    `Ticket` is enough to renew it, to finish it, or to give it back. The table has the columns
+    `state`, `token`, `worker`, `claimed_at`, `leased_until` and `result`, and `key` is its number.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        key: Column[int],
-        running: ColumnElement[bool],
-        *,
-        lease_s: float | None = None,
-        confirm_s: float | None = None,
-        restart_grace_s: float | None = None,
-    ) -> None:
+    def __init__(self, engine: Engine, key: Column[int], mine: ColumnElement[bool]) -> None:
         self._engine = engine
+        self._table = key.table
         self._key = key
-        self._running = running
-        self.lease_s = LEASE_S if lease_s is None else lease_s
-        self._confirm_s = self.lease_s * CONFIRM_SHARE if confirm_s is None else confirm_s
-        self._restart_grace_s = self.lease_s / 2 if restart_grace_s is None else restart_grace_s
+        self._mine = mine
+        self._running: ColumnElement[bool] = self._table.c.state == "running"
         self._seen: tuple[float, Mapping[tuple[int, float], float]] = (0.0, {})
+        self.lease_s = LEASE_S
+        self.confirm_s = LEASE_S * CONFIRM_SHARE
+        """For so long a lease is watched once it ran out."""
+        self.restart_grace_s = LEASE_S / 2
+        """For so long after a start of the server no lease is taken back."""
+
+    # -- leases ------------------------------------------------------------------------------------
 
     @property
     def heartbeat_s(self) -> float:
-        """How often, in seconds, the holder of a lease should renew it."""
+        """How often, in seconds, the holder of a claim should renew it."""
         return self.lease_s / HEARTBEATS_PER_LEASE
 
-    def renewed(self) -> ColumnElement[float]:
+    def _renewed(self) -> ColumnElement[float]:
         """Until when a lease lasts that is given,
         or renewed, by the statement that this stands in.
         """
         return database_now() + self.lease_s
 
-    def overdue(self) -> ColumnElement[bool]:
+    def _overdue(self) -> ColumnElement[bool]:
         """Leases that ran out, but for those that may have done so while the server was down:
         nobody could renew.
 
@@ -90,74 +90,30 @@ class Leases:
         nobody would live to see its end. Whoever holds it renews it soon, to an end by the clock as
         it is now.
         """
-        c = self._key.table.c
+        c = self._table.c
         now, started = database_now(), database_started()
-        fair = (c.claimed_at >= started) | (now - started >= self._restart_grace_s)
+        fair = (c.claimed_at >= started) | (now - started >= self.restart_grace_s)
         set_back = c.leased_until > now + SET_BACK_LEASES * max(self.lease_s, LEASE_S)
-        return self._running & ((c.leased_until < now) | set_back) & fair
+        return self._mine & self._running & ((c.leased_until < now) | set_back) & fair
 
-    def confirmed(self) -> list[int]:
+    def _confirmed(self) -> list[int]:
         """The keys of leases that have been overdue,
         and not renewed, for long enough under these eyes.
 
-        To be called often, at least once in `confirm_s`: a lease is confirmed by a later call than
-        the one that sees it first.
+        A lease is confirmed by a later call than the one that sees it first.
         """
         now = time.monotonic()
         looked_at, known = self._seen
         # Who could not look, or did not, has not seen that nobody renewed.
         self._seen = (0.0, {})
-        if now - looked_at > self._confirm_s:
+        if now - looked_at > self.confirm_s:
             known = {}
-        query = select(self._key, self._key.table.c.leased_until).where(self.overdue())
+        query = select(self._key, self._table.c.leased_until).where(self._overdue())
         with self._engine.connect() as connection:
             rows: list[Any] = list(connection.execute(query))
         since = {(key, until): known.get((key, until), now) for key, until in rows}
         self._seen = (now, since)
-        return [key for (key, _), at in since.items() if now - at >= self._confirm_s]
-
-
-Claimed = TypeVar("Claimed")
-Ticket = TypeVar("Ticket")
-
-
-class LeasedQueue(ABC, Generic[Claimed, Ticket]):
-    """A queue in a table, of the rows that `mine` selects; see `Queue`.
-
-    A claim gives what is `Claimed`; a `Ticket` is enough to renew it, to finish it, or to give it
-    back. The table has the columns `state`, `token`, `worker`, `claimed_at`, `leased_until` and
-    `result`, and `key` is its number. How long a lease lasts, and when it is taken back: see
-    `Leases`.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        key: Column[int],
-        mine: ColumnElement[bool],
-        *,
-        lease_s: float | None = None,
-        confirm_s: float | None = None,
-        restart_grace_s: float | None = None,
-    ) -> None:
-        self._engine = engine
-        self._table = key.table
-        self._key = key
-        self._mine = mine
-        self._running: ColumnElement[bool] = self._table.c.state == "running"
-        self._leases = Leases(
-            engine,
-            key,
-            mine & self._running,
-            lease_s=lease_s,
-            confirm_s=confirm_s,
-            restart_grace_s=restart_grace_s,
-        )
-
-    @property
-    def heartbeat_s(self) -> float:
-        """How often, in seconds, the holder of a claim should renew it."""
-        return self._leases.heartbeat_s
+        return [key for (key, _), at in since.items() if now - at >= self.confirm_s]
 
     # -- what a table of work has of its own -------------------------------------------------------
 
@@ -183,7 +139,7 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         """What a row that is claimed stands for."""
 
     @abstractmethod
-    def _held_by(self, ticket: Ticket) -> ColumnElement[bool]:
+    def _held_by(self, ticket: Ticket_contra) -> ColumnElement[bool]:
         """The row that was claimed with a ticket, under its token."""
 
     @abstractmethod
@@ -195,7 +151,7 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         return {}
 
     @abstractmethod
-    def _keep_late(self, ticket: Ticket, result: str) -> None:
+    def _keep_late(self, ticket: Ticket_contra, result: str) -> None:
         """Keep a result whose lease was lost. The first one that is said of a token stays."""
 
     @abstractmethod
@@ -210,7 +166,7 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
     def _set_aside(self, connection: Connection, row: Row[Any], result: str) -> None:
         """Record a result that is nobody's, for work that nobody is to have again."""
 
-    def _settle_own(self, ticket: Ticket) -> None:
+    def _settle_own(self, ticket: Ticket_contra) -> None:
         """The same for one result, which was just recorded."""
 
     def settle(self) -> None:
@@ -246,13 +202,13 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         query = select(self._key.label("held"), *self._looked_at(), self._table)
         return connection.execute(query.outerjoin_from(schema.schema, self._table, mine)).one()
 
-    def renew(self, ticket: Ticket) -> bool:
+    def renew(self, ticket: Ticket_contra) -> bool:
         """Extend the lease; False when it was lost:
         the worker must stop, its result would not count.
         """
-        return self._update_running(ticket, leased_until=self._leases.renewed())
+        return self._update_running(ticket, leased_until=self._renewed())
 
-    def finish(self, ticket: Ticket, result: TrialResult) -> bool:
+    def finish(self, ticket: Ticket_contra, result: TrialResult) -> bool:
         """Record the result under the token, then tell who has to know of it.
 
         False when the lease was lost meanwhile: the result is kept with what was held, and nobody
@@ -269,7 +225,7 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         self._settle_own(ticket)
         return True
 
-    def give_back(self, ticket: Ticket) -> None:
+    def give_back(self, ticket: Ticket_contra) -> None:
         """Return the work undone: the next claim gets it as it was,
         and nothing is held against it.
         """
@@ -279,17 +235,19 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
             if row is not None:
                 self._release(connection, row, state="returned")
 
-    def _update_running(self, ticket: Ticket, *, durable: bool = False, **values: Any) -> bool:
+    def _update_running(
+        self, ticket: Ticket_contra, *, durable: bool = False, **values: Any
+    ) -> bool:
         held = self._held_by(ticket) & self._running
         with self._engine.execution_options(**{DURABLE: durable}).begin() as connection:
             done = connection.execute(update(self._table).where(held).values(**values))
             return done.rowcount == 1
 
-    def _running_row(self, connection: Connection, ticket: Ticket) -> Row[Any] | None:
+    def _running_row(self, connection: Connection, ticket: Ticket_contra) -> Row[Any] | None:
         held = self._held_by(ticket) & self._running
         return connection.execute(select(self._table).where(held).with_for_update()).first()
 
-    def _has_recorded(self, ticket: Ticket, result: str) -> bool:
+    def _has_recorded(self, ticket: Ticket_contra, result: str) -> bool:
         held = self._held_by(ticket) & (self._table.c.state == "finished")
         with self._engine.connect() as connection:
             stored = connection.execute(select(self._table.c.result).where(held))
@@ -301,8 +259,8 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         """Take back what is held by leases that ran out, or all of a `worker` known to be dead.
         Returns how many.
 
-        To be called often: see `Leases.confirmed`. With `state="returned"` it is not held against
-        the work: its worker was killed on purpose.
+        To be called often, at least once in `confirm_s`. With `state="returned"` it is not held
+        against the work: its worker was killed on purpose.
         """
         if worker is None:
             rows = self._reap_overdue(state)
@@ -316,10 +274,10 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         return len(rows)
 
     def _reap_overdue(self, state: str) -> Sequence[Row[Any]]:
-        confirmed = self._leases.confirmed()
+        confirmed = self._confirmed()
         if not confirmed:
             return ()
-        due = self._leases.overdue() & self._key.in_(confirmed)
+        due = self._overdue() & self._key.in_(confirmed)
         return self._take_back(due, state, skip_locked=True)
 
     def _take_back(
@@ -350,6 +308,10 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
 
     # -- how much there is -------------------------------------------------------------------------
 
+    @abstractmethod
+    def counts(self) -> Counts:
+        """What is planned, running and finished."""
+
     def results(self, worker: str) -> int:
         """How many results of `worker` count. Work that was set aside is nobody's."""
         c = self._table.c
@@ -362,50 +324,3 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         state = self._table.c.state
         query = select(state, func.count()).where(self._mine).group_by(state)
         return {str(row[0]): int(row[1]) for row in connection.execute(query)}
-
-
-# What every queue of work offers to those who do the work, and to those who watch over them.
-
-
-Held = TypeVar("Held")
-
-
-class Shared(Protocol):
-    """Work that several workers share, as far as one cares who watches over them."""
-
-    def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
-        """Take back what overdue workers, or this dead one, held. Returns how many."""
-
-    def counts(self) -> Counts:
-        """What is planned, running and finished."""
-
-    def results(self, worker: str) -> int:
-        """How many results of `worker` count."""
-
-
-class Queue(Shared, Protocol[Held]):
-    """Pieces of work, each claimed by one worker at a time, each with one result that counts.
-
-    `Held` is what a claim gives: the piece of work, with the token under which it is held.
-    """
-
-    @property
-    def heartbeat_s(self) -> float:
-        """How often, in seconds, the holder of a claim should renew it."""
-
-    def claim(self, worker: str, *, token: str | None = None) -> Held | None:
-        """A piece of work, or None while there is none to give. The same `token` claims once."""
-
-    def renew(self, held: Held, /) -> bool:
-        """Extend the lease; False when it was lost: the result would not count."""
-
-    def finish(self, held: Held, result: TrialResult, /) -> bool:
-        """Record the result once; False when the lease was lost:
-        then it is kept, and not counted.
-        """
-
-    def give_back(self, held: Held, /) -> None:
-        """Return the work undone: the next claim gets it, and nothing is held against it."""
-
-    def settle(self) -> None:
-        """Tell whoever has to know of them the results that were recorded and not told yet."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, delete, insert, select, update
 
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.storage.schema import workers
 
 SILENT_AFTER_S = 120.0
 """A worker not seen for this long is not listed as working."""
-_VERSIONS = ("torch_version", "tuner_version")
 _MOST_LETTERS = 64
 _log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class WorkerRow:
     """What keeps it from working, e.g. a full disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """What a worker found of its host; None is what it could not find, or did not look for."""
 
@@ -50,9 +49,8 @@ class HostFacts:
 
     def as_columns(self) -> dict[str, Any]:
         """As they are stored."""
-        texts = {name: getattr(self, name) for name in ("boot_id", *_VERSIONS)}
-        cut = {name: text and text[:_MOST_LETTERS] for name, text in texts.items()}
-        return {**cut, "clock_skew_s": self.clock_skew_s}
+        columns = asdict(self)
+        return {n: v[:_MOST_LETTERS] if isinstance(v, str) else v for n, v in columns.items()}
 
 
 def log_lost(engine: Engine, lost: Iterable[tuple[str, str]]) -> None:
@@ -133,46 +131,68 @@ class Roster:
         them; each that is the same once.
         """
         c = workers.c
-        query = select(c.host, c.boot_id, *(c[name] for name in _VERSIONS), c.clock_skew_s)
+        query = select(c.host, *(c[each.name] for each in fields(HostFacts)))
         theirs = (c.study_id == self._study_id) & (c.worker != but)
         with self._engine.connect() as connection:
             rows = connection.execute(query.where(theirs).order_by(c.started_at, c.worker)).all()
-        found: dict[tuple[str | None, ...], tuple[str, HostFacts]] = {}
+        found: dict[tuple[Any, ...], tuple[str, HostFacts]] = {}
         for row in rows:
-            facts = HostFacts(
-                boot_id=row.boot_id,
-                torch_version=row.torch_version,
-                tuner_version=row.tuner_version,
-                clock_skew_s=row.clock_skew_s,
-            )
-            same = row.host, facts.boot_id, facts.torch_version, facts.tuner_version
-            found[same] = row.host, facts
+            found[tuple(row)[:-1]] = row.host, HostFacts(*row[1:])
         return tuple(found.values())
 
     def working(self) -> tuple[WorkerRow, ...]:
         """Workers that have not left and were seen lately."""
-        silent = database_now() - workers.c.seen_at
-        here = (
-            (workers.c.study_id == self._study_id)
-            & workers.c.stopped.is_(False)
-            & (silent < SILENT_AFTER_S)
-        )
-        c = workers.c
-        query = (
-            select(
-                c.worker,
-                c.host,
-                c.pid,
-                c.device,
-                c.device_uuid,
-                c.trial_number,
-                c.epoch,
-                c.val_loss,
-                silent,
-                c.note,
-            )
-            .where(here)
-            .order_by(c.worker)
-        )
+        c, silent = workers.c, database_now() - workers.c.seen_at
+        here = (c.study_id == self._study_id) & c.stopped.is_(False) & (silent < SILENT_AFTER_S)
+        columns = [silent if e.name == "silent_s" else c[e.name] for e in fields(WorkerRow)]
+        query = select(*columns).where(here).order_by(c.worker)
         with self._engine.connect() as connection:
             return tuple(WorkerRow(*row) for row in connection.execute(query))
+
+
+# What tells hosts that work at a study apart, and may be seen in its times or errors: versions of
+# torch and of tuner; and clocks that are wrong, which changes nothing but is worth knowing.
+
+
+WRONG_CLOCK_S = 60.0
+"""A clock that is further than this from the database's is worth a line."""
+_PROGRAMS = {"torch": "torch_version", "tuner": "tuner_version"}
+
+
+def newcomer_in_words(study: str, mine: HostFacts, others: Iterable[HostFacts]) -> list[str]:
+    """What to say before a worker's first claim at a study, where `others` have worked."""
+    lines = []
+    others = list(others)
+    for program, name in _PROGRAMS.items():
+        here, there = getattr(mine, name), _values(others, name)
+        if here is not None and there and here not in there:
+            lines.append(
+                f"study {study} has been worked at with {program} {' and '.join(there)}, this host "
+                f"has {here}: times and errors of the two may differ"
+            )
+    return lines
+
+
+def clock_in_words(facts: HostFacts, host: str) -> str | None:
+    """What to say of a host's clock; None where it is right, or nothing is known of it."""
+    skew = facts.clock_skew_s
+    if skew is None or abs(skew) <= WRONG_CLOCK_S:
+        return None
+    ahead = "ahead of" if skew > 0 else "behind"
+    off = f"the clock of {host} is {abs(skew):.0f} s {ahead} the database's"
+    return f"{off}; only the database's counts"
+
+
+def all_in_words(facts: Sequence[tuple[str, HostFacts]]) -> list[str]:
+    """What tells the hosts apart that have worked at a study, by (host, facts)."""
+    lines = []
+    for program, name in _PROGRAMS.items():
+        if len(found := _values([each for _, each in facts], name)) > 1:
+            lines.append(f"worked at with {program} {', '.join(found)}")
+    clocks = [clock_in_words(each, host) for host, each in facts]
+    return lines + list(dict.fromkeys(line for line in clocks if line is not None))
+
+
+def _values(facts: Iterable[HostFacts], name: str) -> list[str]:
+    found = {str(value) for each in facts if (value := getattr(each, name)) is not None}
+    return sorted(found)

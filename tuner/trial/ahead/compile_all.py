@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import sys
 import time
 import traceback
@@ -40,11 +41,14 @@ from tuner.trial.ahead.compile_order import (
     Capability,
     Order,
     Progress,
+    Ready,
     Search,
+    cache_folder,
     configurations,
+    stamp_path,
     why_none,
+    write_stamp,
 )
-from tuner.trial.ahead.ready_stamp import Ready, cache_folder, stamp_path, write_stamp
 
 # Compiles kernels, a forked process for each, as many at a time as there are jobs.
 
@@ -312,7 +316,7 @@ def _firsts_first(searches: Sequence[Iterator[Sequence[T]]]) -> Iterator[Sequenc
 def main() -> int:
     """Returns 0 where every kernel is compiled by now."""
     parent = os.getppid()
-    order = Order.from_json(sys.stdin.read())
+    order: Order = pickle.load(sys.stdin.buffer)  # noqa: S301 - of whoever started it
     os.nice(NICE)
     torch.set_num_threads(1)
     gc.freeze()  # forked processes share what is here as long as nobody touches it

@@ -16,8 +16,7 @@ from typing import Any
 from tuner.config import Hyperparameters, StopReason
 from tuner.spec.definition import StudyDefinition
 from tuner.trial.program.kept_folder import Earlier
-from tuner.trial.program.program_lines import ProgramError
-from tuner.trial.program.program_process import ProgramProcess
+from tuner.trial.program.program_process import ProgramError, ProgramProcess
 from tuner.trial.program.program_training import ProgramTraining
 from tuner.trial.program.run_program import missing_extra, told
 

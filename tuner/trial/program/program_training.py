@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from tuner.config import EpochRecord, StopReason
 from tuner.spec.program import ClockLabel, Program
 from tuner.trial.program.kept_folder import Earlier
-from tuner.trial.program.program_lines import (
+from tuner.trial.program.program_process import (
     EpochSaid,
     Figures,
     Final,
     ProgramError,
+    ProgramProcess,
     Started,
     is_figure,
     read_line,
 )
-from tuner.trial.program.program_process import ProgramProcess
 
 LINGER_S = 30.0
 """For a program that has told its final values to end."""

@@ -30,13 +30,11 @@ from tuner.spec.objectives import Ended, measured_times
 from tuner.spec.program import Program
 from tuner.storage.records import TrialResult
 from tuner.training import FitResult
-from tuner.trial.job import TimeLeft, TrialJob, on_device
+from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob, on_device
 from tuner.trial.program.kept_folder import Earlier, KeptFolder
-from tuner.trial.program.program_lines import ProgramError
-from tuner.trial.program.program_process import NotStartedError, ProgramProcess
+from tuner.trial.program.program_process import NotStartedError, ProgramError, ProgramProcess
 from tuner.trial.program.program_training import GapError, KilledError, ProgramTraining
 from tuner.trial.run import alone_on, valued
-from tuner.trial.survival import TrainerLostError
 from tuner.version import __version__
 
 # Which extra of tuner's a program lacks, by what it printed.
@@ -210,10 +208,7 @@ def run_program(
             return None
         run = _Run(job, program, seed, kept, on_epoch, on_begun)
         result = run.result()
-    if result is None:
-        return None
-    waited = dataclasses.replace(result.recorded, wait_s=run.began - asked)
-    return dataclasses.replace(result, recorded=waited)
+    return None if result is None else result.noting(wait_s=run.began - asked)
 
 
 def refuse_another(job: TrialJob, program: Program) -> None:

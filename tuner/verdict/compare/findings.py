@@ -12,8 +12,8 @@ import numpy as np
 
 from tuner.pareto import Point, hypervolume, reference_point
 from tuner.spec.objectives import axis_title
-from tuner.study.baselines import baselines_of, in_words, loses
 from tuner.study.group import names_by_group
+from tuner.study.results import baselines_of, in_words, loses
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.ablation import Ablation, ablation_of
 from tuner.verdict.compare.another_search import AnotherSearch, another_search_of

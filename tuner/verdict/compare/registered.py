@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tuner.config import MqlSplit
-from tuner.storage.queue.runs import is_confirmation
+from tuner.storage.queue.verifications import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.known_runs import candidates_of

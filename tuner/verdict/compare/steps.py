@@ -22,7 +22,7 @@ from tuner.display.text import command_line
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration
-from tuner.storage.queue.runs import VerificationRun, is_confirmation
+from tuner.storage.queue.verifications import VerificationRun, is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.fairness import differences, refuse_different_data
 from tuner.verdict.compare.studies import read_studies

@@ -8,8 +8,14 @@ from collections.abc import Sequence
 
 from tuner.errors import UsageError
 from tuner.study.group import searches_of
-from tuner.study.named import PREFIX, names_meant, opened_if_needed, says_which, snapshot_named
-from tuner.study.snapshot import StudySnapshot
+from tuner.study.snapshot import (
+    STUDY,
+    StudySnapshot,
+    names_meant,
+    opened_if_needed,
+    says_which,
+    snapshot_named,
+)
 from tuner.verdict.verification_plan import study_names
 
 DEFAULT = "default"
@@ -55,7 +61,7 @@ def read_studies(named: Sequence[str], *, task: str, storage: str) -> list[Study
             else:
                 groups = study_names(name, task=task)
                 names = [
-                    PREFIX + study for group in groups for study in searches_of(database(), group)
+                    STUDY + study for group in groups for study in searches_of(database(), group)
                 ]
             found += [snapshot_named(each, database).with_runs_read() for each in names]
     known = [study.name for study in found]

@@ -15,10 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.config import EpochRecord
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.backend_rules import BackendChoice
 from tuner.search.pruning import Verdict
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
@@ -47,17 +45,11 @@ class Refused:
     locks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A job that tells nobody: those whom it told are on the other side."""
-
-    job: TrialJob
-
-    @staticmethod
-    def of(job: TrialJob) -> Order:
-        told = ("on_epoch", "on_curve", "on_begun", "on_phase", "on_wait", "on_backend")
-        nobody: dict[str, Any] = dict.fromkeys((*told, "should_stop"), _nobody)
-        return Order(dataclasses.replace(job, **nobody))
+def order_of(job: TrialJob) -> TrialJob:
+    """The job as one that tells nobody: those whom it told are on the other side."""
+    told = ("on_epoch", "on_curve", "on_begun", "on_phase", "on_wait", "on_backend")
+    nobody: dict[str, Any] = dict.fromkeys((*told, "should_stop"), _nobody)
+    return dataclasses.replace(job, **nobody)
 
 
 def _nobody(*_: object) -> None:
@@ -65,33 +57,16 @@ def _nobody(*_: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochEnded:
-    """`TrialJob.on_epoch`, told; on a CPU the worker answers once it has stored that."""
+class Told:
+    """What `TrialJob.on_epoch` and its sisters are told, by the name of that.
 
-    record: EpochRecord
-    repeat: int
+    It `waits` for an answer: of a measured backend for the choice that counts, of an epoch on a CPU
+    until the worker has stored it.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """`TrialJob.on_curve`, told."""
-
-    records: Sequence[EpochRecord]
-    repeat: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """`TrialJob.on_wait`, told."""
-
-    begins: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BackendMeasured:
-    """`TrialJob.on_backend`, asked: the worker answers with the choice that counts."""
-
-    choice: BackendChoice
+    name: str
+    given: tuple[Any, ...]
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,26 @@ import threading
 from collections.abc import Callable, Mapping
 
 from tuner.data.prepare import PreparedData
+from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.lock import giving_up, logs_waiting
 from tuner.errors import TunerError, first_line
 from tuner.training.engines.pool import EnginePool
-from tuner.trial.device_data import on_device
-from tuner.trial.job import TrialRunner
-from tuner.trial.provenance import git_revision
+from tuner.trial.job import TrialRunner, lost_context
+from tuner.trial.run import git_revision
 from tuner.trial.seeds_and_reruns import run_job
-from tuner.trial.survival import lost_context
+
+
+def on_device(
+    prepared: Mapping[str, PreparedData], device: Gpu | CpuCores
+) -> dict[str, DeviceData]:
+    """All of it, by data hash; a CPU's trainings take as many threads as they have cores."""
+    if isinstance(device, CpuCores):
+        import torch
+
+        torch.set_num_threads(len(device.cores))
+    target = "cpu" if isinstance(device, CpuCores) else "cuda:0"
+    return {name: to_device(each, target) for name, each in prepared.items()}
 
 
 def load_onto(

@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
+import functools
 import gc
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
+from typing import Any
 
 from tuner.config import EpochRecord, StopReason
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.gpu import nvml
-from tuner.devices.lock import DeviceLockError, lock_folder
-from tuner.devices.neighbours import signed_in
+from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
 from tuner.spec.membership import seed_of_trial
-from tuner.trial.job import TrialRunner
-from tuner.trial.survival import TrainerLostError, survived
+from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, survived
 from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, Heartbeat
 from tuner.worker.process import end_with
 from tuner.worker.trainer.messages import (
-    BackendMeasured,
-    Curve,
     Data,
     Ended,
-    EpochEnded,
-    Order,
     Ready,
     Refused,
     StopByte,
-    Waits,
+    Told,
 )
 
 # The trainer's own side: data onto the device, then one training after the other, as ordered.
@@ -98,35 +93,33 @@ def _loaded(
 
 
 def _train(
-    order: Order, line: Connection, stop: StopByte, heartbeat: Heartbeat, run_job: TrialRunner
+    order: TrialJob, line: Connection, stop: StopByte, heartbeat: Heartbeat, run_job: TrialRunner
 ) -> None:
     heartbeat.new_trial()
 
+    def tell(name: str, *given: Any, waits: bool = False) -> Any:
+        line.send(Told(name, given, waits))
+        return line.recv() if waits else None
+
     def on_epoch(record: EpochRecord, repeat: int) -> None:
-        line.send(EpochEnded(record, repeat))
-        if isinstance(job.device, CpuCores):  # it is stored off the clock, which stands meanwhile
-            line.recv()
+        # On a CPU it is stored off the clock, which stands meanwhile.
+        tell("on_epoch", record, repeat, waits=isinstance(order.device, CpuCores))
         heartbeat.epoch_ended(record.elapsed_s)
 
     def on_curve(records: Sequence[EpochRecord], repeat: int) -> None:
-        line.send(Curve(records, repeat))
+        tell("on_curve", records, repeat)
         heartbeat.clock_at(records[-1].elapsed_s if records else 0.0)
-
-    def on_backend(choice: BackendChoice) -> BackendChoice:
-        line.send(BackendMeasured(choice))
-        counts: BackendChoice = line.recv()
-        return counts
 
     def should_stop() -> StopReason | None:
         return StopReason.INTERRUPTED if stop.is_set() else None
 
     job = dataclasses.replace(
-        order.job,
+        order,
         on_epoch=on_epoch,
         on_curve=on_curve,
         on_phase=heartbeat.phase,
-        on_wait=lambda begins: line.send(Waits(begins)),
-        on_backend=on_backend,
+        on_wait=functools.partial(tell, "on_wait"),
+        on_backend=functools.partial(tell, "on_backend", waits=True),
         should_stop=should_stop,
     )
     seed = seed_of_trial(job.number, root=job.seed_root) if job.seed is None else job.seed

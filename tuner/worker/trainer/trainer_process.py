@@ -20,20 +20,16 @@ from tuner.devices.lock import DeviceLockError, giving_up, logs_waiting
 from tuner.display.text import signal_name
 from tuner.files.environment import without_secrets
 from tuner.storage.records import TrialResult
-from tuner.trial.job import TrialJob
-from tuner.trial.survival import TrainerLostError
+from tuner.trial.job import TrainerLostError, TrialJob
 from tuner.worker.heartbeat import WAITING
 from tuner.worker.trainer.messages import (
-    BackendMeasured,
-    Curve,
     Data,
     Ended,
-    EpochEnded,
-    Order,
     Ready,
     Refused,
     StopByte,
-    Waits,
+    Told,
+    order_of,
 )
 
 MODULE = "tuner.worker.trainer.trainer_main"
@@ -137,21 +133,15 @@ class TrainerProcess:
         """
         stopping = _Regularly(lambda: job.should_stop() is not None, job.on_phase)
         with self._talking():
-            self._line.send(Order.of(job))
+            self._line.send(order_of(job))
             job.on_begun()
             try:
                 while True:
                     match self._heard(stopping):
-                        case EpochEnded(record, repeat):
-                            job.on_epoch(record, repeat)
-                            if isinstance(self._device, CpuCores):  # which waits for that
-                                self._line.send(None)
-                        case Curve(records, repeat):
-                            job.on_curve(records, repeat)
-                        case Waits(begins):
-                            job.on_wait(begins)
-                        case BackendMeasured(choice):
-                            self._line.send(job.on_backend(choice))
+                        case Told(name, given, waits):
+                            answer = getattr(job, name)(*given)
+                            if waits:
+                                self._line.send(answer)
                         case Ended(result, verdicts):
                             if job.watched is not None:
                                 job.watched.take_over(verdicts)

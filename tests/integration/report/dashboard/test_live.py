@@ -28,8 +28,8 @@ from tuner.report.dashboard.additions import Additions, _past_rows, in_order
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.dashboard.server import ShownStorage, make_dashboard
 from tuner.storage.database import open_database
+from tuner.storage.queue.claims import stints
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.queue.stints import stints
 from tuner.storage.records import Claim
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, open_study

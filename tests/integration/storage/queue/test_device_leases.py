@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from tuner.storage.database import Database
-from tuner.storage.database_clock import database_now
+from tuner.storage.dialects import database_now
 from tuner.storage.queue.device_leases import DeviceLeases
 from tuner.storage.schema import device_leases
 

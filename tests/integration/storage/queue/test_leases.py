@@ -27,7 +27,8 @@ pytestmark = pytest.mark.usefixtures("at_first_sight")
 
 def test_a_lease_that_runs_out_puts_the_trial_back_as_it_was(study: OpenStudy) -> None:
     """On the database's own clock."""
-    ledger = Ledger(study.database, study.study_id, lease_s=0.2)
+    ledger = Ledger(study.database, study.study_id)
+    ledger.lease_s = 0.2
     start(study)
     assert study.ledger.reap() == 0  # the first lease is a long one
     _, trial = start(study, "bob", ledger)
@@ -82,7 +83,8 @@ def test_leases_that_ran_out_while_the_server_was_down_are_not_taken_back_before
     study: OpenStudy,
 ) -> None:
     """Their workers live, and are about to renew them."""
-    patient = Ledger(study.database, study.study_id, restart_grace_s=1e9)
+    patient = Ledger(study.database, study.study_id)
+    patient.restart_grace_s = 1e9
     before, _ = start(study)
     since, _ = start(study, "bob")
     with study.database.engine.begin() as connection:
@@ -104,7 +106,9 @@ def watched(study: OpenStudy, monkeypatch: pytest.MonkeyPatch) -> tuple[StoppedC
     set its `now`."""
     clock = StoppedClock(100.0)
     monkeypatch.setattr("tuner.storage.queue.leased_queue.time", clock)
-    return clock, Ledger(study.database, study.study_id, confirm_s=30.0)
+    ledger = Ledger(study.database, study.study_id)
+    ledger.confirm_s = 30.0
+    return clock, ledger
 
 
 def test_leases_that_ran_out_all_at_once_can_be_renewed_before_they_are_taken_back(

@@ -14,7 +14,7 @@ from sqlalchemy import Table, select, update
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.queue.leased_queue import MAX_ATTEMPTS, Queue
-from tuner.storage.queue.runs import PlannedRun
+from tuner.storage.queue.verifications import PlannedRun
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 
@@ -22,12 +22,12 @@ RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.8), Recorded(converged=True))
 OTHER = TrialResult(TrialState.COMPLETE, (9.9, 9.9), Recorded(converged=True))
 
 
-def trials(study: OpenStudy) -> tuple[Queue[Any], Table]:
+def trials(study: OpenStudy) -> tuple[Queue[Any, Any], Table]:
     study.ledger.set_budget(1)
     return study.ledger, schema.claims
 
 
-def runs(study: OpenStudy) -> tuple[Queue[Any], Table]:
+def runs(study: OpenStudy) -> tuple[Queue[Any, Any], Table]:
     params = study.definition.defaults.as_dict()
     run = PlannedRun(
         study_id=study.study_id,
@@ -44,9 +44,9 @@ def runs(study: OpenStudy) -> tuple[Queue[Any], Table]:
 
 
 @pytest.fixture(params=[trials, runs], ids=["trials", "runs"])
-def one_left(request: pytest.FixtureRequest, study: OpenStudy) -> tuple[Queue[Any], Table]:
+def one_left(request: pytest.FixtureRequest, study: OpenStudy) -> tuple[Queue[Any, Any], Table]:
     """A queue with one piece of work, and the table it is in."""
-    make: Callable[[OpenStudy], tuple[Queue[Any], Table]] = request.param
+    make: Callable[[OpenStudy], tuple[Queue[Any, Any], Table]] = request.param
     return make(study)
 
 
@@ -58,7 +58,7 @@ def late_results(study: OpenStudy, table: Table) -> str:
 
 
 def test_a_claim_is_made_once_and_its_result_counts_once(
-    one_left: tuple[Queue[Any], Table],
+    one_left: tuple[Queue[Any, Any], Table],
 ) -> None:
     """Who cannot know whether an outage hid the answer says everything again."""
     queue, _ = one_left
@@ -77,7 +77,9 @@ def test_a_claim_is_made_once_and_its_result_counts_once(
 
 @pytest.mark.usefixtures("at_first_sight")
 def test_a_lost_lease_is_named_and_its_late_result_is_kept_and_never_counts(
-    one_left: tuple[Queue[Any], Table], study: OpenStudy, caplog: pytest.LogCaptureFixture
+    one_left: tuple[Queue[Any, Any], Table],
+    study: OpenStudy,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue, table = one_left
     held = queue.claim("ann")
@@ -95,7 +97,9 @@ def test_a_lost_lease_is_named_and_its_late_result_is_kept_and_never_counts(
     assert queue.claim("bob") is not None
 
 
-def test_only_what_loses_its_workers_is_set_aside(one_left: tuple[Queue[Any], Table]) -> None:
+def test_only_what_loses_its_workers_is_set_aside(
+    one_left: tuple[Queue[Any, Any], Table],
+) -> None:
     queue, _ = one_left
     for _ in range(MAX_ATTEMPTS):  # handed back, and killed on purpose
         queue.give_back(queue.claim("ann"))

@@ -15,10 +15,10 @@ from tests.support.small_study import definition
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.queue.outbox import Outbox
-from tuner.storage.queue.runs import PlannedRun, VerificationRun
+from tuner.storage.queue.verifications import PlannedRun, VerificationRun
 from tuner.storage.records import Claim, TrialResult
 from tuner.study.open import OpenStudy, create_or_resume
+from tuner.worker.paths import Outbox
 
 RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), Recorded(converged=True, epochs=7))
 NORMAL, FULL = 1, 2

@@ -16,8 +16,7 @@ from tests.support.stopped_clock import StoppedClock
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.runs import PlannedRun
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.queue.verifications import PlannedRun, Verifications
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 
@@ -183,7 +182,8 @@ def test_leases_that_ran_out_all_at_once_can_be_renewed_before_the_runs_are_take
     """The machine was asleep: who wakes first must not take the others for dead."""
     clock = StoppedClock(100.0)
     monkeypatch.setattr("tuner.storage.queue.leased_queue.time", clock)
-    watching = Verifications(database.engine, [1], confirm_s=30.0)
+    watching = Verifications(database.engine, [1])
+    watching.confirm_s = 30.0
     queue.add(planned(seeds=1))
     living, dead = queue.claim("living"), queue.claim("dead")
     assert living is not None

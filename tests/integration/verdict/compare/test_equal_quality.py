@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.compared_studies import Compared, with_runs
 from tuner.report.comparison_files import LEVELS, page
-from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import VerificationRun
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.verified import verified_in

@@ -35,7 +35,7 @@ def test_a_search_is_foretold_without_itself_and_its_twins(replayer: subject.Rep
 
 
 def sum_of(replayer: subject.Replayer, trials: int) -> float:
-    from tuner.storage.queue.device_time import device_seconds
+    from tuner.storage.records import device_seconds
 
     records = trials_of(replayer.archives[SHORT])[:trials]
     return sum(device_seconds(each.recorded) for each in records)

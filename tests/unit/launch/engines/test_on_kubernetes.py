@@ -13,8 +13,7 @@ import yaml
 from tests.support.postgres_cluster import PASSWORD
 from tuner.errors import INTERRUPTED, TERMINATED, UsageError
 from tuner.launch.engines.on_kubernetes import kubernetes_engine, template
-from tuner.launch.engines.placed import STOP_GRACE_S
-from tuner.launch.engines.placement import WorkerCommand
+from tuner.launch.engines.placement import STOP_GRACE_S, WorkerCommand
 from tuner.launch.request import DeviceChoice
 from tuner.storage.url import parse_url
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
 from tuner.errors import TunerError
-from tuner.launch.engines import placed
-from tuner.launch.engines.placed import PlacedWorkers
-from tuner.launch.engines.placement import Place, PlaceState, WorkerCommand
-from tuner.launch.outcome import Outcome
-from tuner.launch.stopping import StopRequests
+from tuner.launch.engines import placement
+from tuner.launch.engines.placement import Place, PlacedWorkers, PlaceState, WorkerCommand
+from tuner.launch.outcome import Outcome, StopRequests
 from tuner.storage.records import Counts
 from tuner.storage.url import DatabaseUrl, parse_url
 
@@ -100,7 +99,7 @@ class Queue:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("POLL_S", "LOOK_S", "REAP_S", "PATIENT_S"):
-        monkeypatch.setattr(placed, name, 0.0)
+        monkeypatch.setattr(placement, name, 0.0)
 
 
 def run(
@@ -108,7 +107,7 @@ def run(
 ) -> tuple[Outcome, list[str]]:
     said: list[str] = []
     workers = PlacedWorkers(
-        works=[Queue(engine)],
+        works=cast("Any", [Queue(engine)]),
         engine=engine,
         command=COMMAND,
         stop=stop or StopRequests(),

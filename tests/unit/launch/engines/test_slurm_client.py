@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import TunerError
-from tuner.launch.engines.slurm_client import (
+from tuner.launch.engines.on_slurm import (
     SlurmSilentError,
     cancel,
     queue_of,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import pytest
 
 from tests.support.cli_processes import PATIENCE_S, wait_for
-from tuner.launch.engines.slurm_script import SlurmSettings, batch_script
+from tuner.launch.engines.on_slurm import SlurmSettings, batch_script
 
 WORKER = """
 import pathlib, signal, sys, time

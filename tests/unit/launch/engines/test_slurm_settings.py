@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import UsageError
+from tuner.launch.engines.on_slurm import SlurmSettings, batch_script, limit_s
 from tuner.launch.engines.placement import read_settings
-from tuner.launch.engines.slurm_script import SlurmSettings, batch_script, limit_s
 
 KEYS = ("partition", "account", "qos", "reservation", "time", "gres", "constraint", "nodelist")
 

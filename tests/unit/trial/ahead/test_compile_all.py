@@ -12,8 +12,14 @@ from tests.support.collected_kernels import HOPPER, kernels, pretend_compiled, s
 from tuner.errors import DataError
 from tuner.trial.ahead import compile_all
 from tuner.trial.ahead.compile_all import Compiling, _firsts_first
-from tuner.trial.ahead.compile_order import Capability, Order, Progress
-from tuner.trial.ahead.ready_stamp import Ready, read_stamp, stamp_path
+from tuner.trial.ahead.compile_order import (
+    Capability,
+    Order,
+    Progress,
+    Ready,
+    read_stamp,
+    stamp_path,
+)
 
 pytest.importorskip("triton", reason="Triton is not installed")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 from tests.support.collected_kernels import HOPPER, search
 from tests.support.spaces import with_range
 from tuner.config import Precision
-from tuner.trial.ahead import ready_stamp
-from tuner.trial.ahead.compile_order import Order, configurations
-from tuner.trial.ahead.ready_stamp import (
+from tuner.trial.ahead import compile_order
+from tuner.trial.ahead.compile_order import (
+    Order,
     Ready,
     cache_folder,
+    configurations,
     read_stamp,
     stamp_path,
     write_stamp,
@@ -53,7 +55,7 @@ def test_other_kernels_have_another_one(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("DISABLE_PTXAS_OPT", "1")
     paths.append(stamp_path(tmp_path, search(), HOPPER))
     monkeypatch.delenv("DISABLE_PTXAS_OPT")
-    monkeypatch.setattr(ready_stamp, "_code_digest", lambda: "of other code")
+    monkeypatch.setattr(compile_order, "_code_digest", lambda: "of other code")
     paths.append(stamp_path(tmp_path, search(), HOPPER))
     assert len(set(paths)) == len(paths)
 
@@ -71,7 +73,7 @@ def test_the_cache_is_where_triton_has_it(tmp_path: Path) -> None:
 
 def test_an_order_arrives_as_it_was_given(tmp_path: Path) -> None:
     order = Order(capability=HOPPER, searches=[search()], data_dir=tmp_path, jobs=3)
-    assert Order.from_json(order.to_json()) == order
+    assert pickle.loads(pickle.dumps(order)) == order
 
 
 def test_the_default_comes_first_and_what_has_no_dropout_last() -> None:

@@ -17,8 +17,7 @@ import pytest
 from tests.support.programs import HEAD, heard_by, program_job, trained
 from tuner.config import EpochRecord
 from tuner.trial.program import program_process
-from tuner.trial.program.program_lines import ProgramError
-from tuner.trial.program.program_process import ProgramProcess
+from tuner.trial.program.program_process import ProgramError, ProgramProcess
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.programs import heard_by, program_job, trained
 from tuner.config import EpochRecord
-from tuner.devices import Gpu, neighbours, watch
+from tuner.devices import Gpu, lock, watch
 from tuner.trial.program import program_process
 
 GPU = Gpu(0, "GPU-of-a-test", "none", 0)
@@ -145,7 +145,7 @@ def test_in_a_container_it_is_no_stranger_either(
     """Its processes have other numbers there: they are known by CUDA, which they have open."""
     device = tmp_path / "cuda"
     device.touch()
-    monkeypatch.setattr(neighbours, "CUDA_DEVICE", str(device))
+    monkeypatch.setattr(lock, "CUDA_DEVICE", str(device))
     driver.numbers_from = STRANGER
     opened = f"cuda = open({str(device)!r})\nsay(started=True)"
     text = WITH_A_CHILD.replace("say(started=True)", opened).replace(" {child.pid}", "")

@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 
 from tests.support.programs import failure_of, heard_by, program_job, trained
 from tuner.config import EpochRecord
-from tuner.trial.survival import TrainerLostError
+from tuner.trial.job import TrainerLostError
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

@@ -15,8 +15,7 @@ from tuner.config import Backend
 from tuner.data.prepare import prepare
 from tuner.data.windows import to_device
 from tuner.launch.background import CompilingProcess
-from tuner.trial.ahead.compile_order import Order
-from tuner.trial.ahead.ready_stamp import read_stamp, stamp_path
+from tuner.trial.ahead.compile_order import Order, read_stamp, stamp_path
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
