@@ -22,9 +22,6 @@ from typing import Any
 import torch
 
 sys.path.append(str(Path(__file__).parents[2]))
-from tuner.trial.run import with_scores
-from tuner.trial.run import valued
-
 from benchmarks.shared.circumstances import circumstances, heading, tuner, write
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -40,7 +37,7 @@ from tuner.study.open import create_or_resume
 from tuner.training import evaluate, fit
 from tuner.training.clock import Clock
 from tuner.trial.job import TrialJob, on_device
-from tuner.trial.run import run_config
+from tuner.trial.run import run_config, valued, with_scores
 from tuner.verdict.verification_plan import plan_verification
 from tuner.worker.loop import Worker
 from tuner.worker.verification_source import VerificationSource

@@ -197,10 +197,10 @@ def _engine(config: RunConfig, data: DeviceData, model: nn.Module, *, marked: bo
     engine = make_engine(config, data, model)
     if not marked or engine.backend is not Backend.TRITON:
         return engine
-    from tuner.models.fused.launch_order import Launching
+    from tuner.kernels.launch_order import Launching
     from tuner.models.tsmixer import TSMixer
     from tuner.training.engines.captured import capture_streams
-    from tuner.training.engines.fused.fused_engine import TritonEngine
+    from tuner.training.engines.fused_engine import TritonEngine
 
     engine.close()
     assert isinstance(model, TSMixer), "the fused kernels serve no other network"

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tuner.kernels.host_kernels import HostKernels, library, why_not_built
 from tuner.models.dropout import Elementwise, PlainElementwise
-from tuner.models.host_kernels import HostKernels, library, why_not_built
 
 pytestmark = pytest.mark.skipif(why_not_built() is not None, reason="needs g++")
 

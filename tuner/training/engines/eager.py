@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.kernels.host_kernels import HostKernels, library
 from tuner.models.dropout import Elementwise, PlainElementwise
-from tuner.models.host_kernels import HostKernels, library
 from tuner.models.tsmixer import FeatureMixing, TimeMixing, TSMixer
 from tuner.training.batching import batch_shapes, batches
 from tuner.training.determinism import unchanged_randomness

@@ -22,7 +22,7 @@ from torch import nn
 
 from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.fused.support import drops_out
+from tuner.kernels.network import drops_out
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.captured import GraphMemory
 from tuner.training.engines.choose import choose_backend
@@ -201,7 +201,7 @@ def _kind(config: RunConfig, data: DeviceData) -> Kind:
 def _triton_engine(
     config: RunConfig, data: DeviceData, model: TSMixer, memory: GraphMemory
 ) -> Reusable:
-    from tuner.training.engines.fused.fused_engine import TritonEngine
+    from tuner.training.engines.fused_engine import TritonEngine
 
     own: Any = copy.deepcopy(model).to(data.minimum.device)
     engine = TritonEngine(config, data, own)

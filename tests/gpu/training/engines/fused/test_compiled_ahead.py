@@ -20,7 +20,7 @@ from tuner.trial.ahead.ready_stamp import read_stamp, stamp_path
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
-from tuner.training.engines.fused.fused_engine import TritonEngine  # noqa: E402 - needs it
+from tuner.training.engines.fused_engine import TritonEngine  # noqa: E402 - needs it
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 The mixed static covariates join the plane as its last features; then its hours are mixed, then its
 features.
 
-Letters: see kernels/__init__.py.
+Letters: see pieces.py.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.feature_mixing import (
-    enter_stored,
-    feature_mixing_backward,
-    finish_feature_mixing,
-    product,
-)
-from tuner.models.fused.kernels.pieces import (
+from tuner.kernels.pieces import (
     EPS,
     apply_affine,
     before_norm,
     covered,
     drop,
+    enter_stored,
     exact_dot,
+    feature_mixing_backward,
+    finish_feature_mixing,
     follow,
     inside_plane,
     load_affine,
@@ -33,6 +30,7 @@ from tuner.models.fused.kernels.pieces import (
     mask_tile,
     moments,
     over_norm,
+    product,
     relu,
     store_hours,
     store_plane,

@@ -1,4 +1,4 @@
-"""Starts the kernels: which, in which order, with how many programs. It and `sums` know Triton."""
+"""Starts the network's kernels: which, in which order, with how many programs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tuner.models.fused.kernels import block, entry, head, masks
-from tuner.models.fused.kernels.weight_gradients import sum_columns, sum_products, sum_splits
-from tuner.models.fused.launch_order import Launching
-from tuner.models.fused.memory_plan import Plan, Sizes
-from tuner.models.fused.weights import ALIGNED, TILE, DeviceTables, Weights, columns_of
+from tuner.kernels import block, ends, pieces
+from tuner.kernels.launch_order import Launching
+from tuner.kernels.plan import ALIGNED, TILE, DeviceTables, Plan, Sizes, Weights, columns_of
+from tuner.kernels.weight_gradients import sum_columns, sum_products, sum_splits
 
 # Starts the kernels that sum the parameters' gradients over the samples, from their records.
 
@@ -209,7 +208,7 @@ class Drawing(NamedTuple):
 
     @property
     def n_programs(self) -> int:
-        per_program: int = DRAWN_AT_ONCE * masks.PER_DRAW.value
+        per_program: int = DRAWN_AT_ONCE * pieces.PER_DRAW.value
         return -(-self.masks.numel() // per_program)
 
 
@@ -231,7 +230,7 @@ class Scoring(NamedTuple):
 
 def draw_masks(drawing: Drawing, launching: Launching) -> None:
     """Fill the masks. `enter_forward` counts the draw: while they are drawn, all read the count."""
-    masks.draw_masks[(drawing.n_programs,)](
+    pieces.draw_masks[(drawing.n_programs,)](
         drawing.masks,
         drawing.state,
         drawing.masks.numel(),
@@ -260,7 +259,7 @@ def forward(
     shape = n, sizes.horizon, sizes.targets, sizes.levels
     out = torch.empty(shape, dtype=torch.float32, device=memory.workspace.device)
     once = sizes._replace(chunk=min(HEAD_CHUNK, sizes.hidden_tile))
-    head.head_forward[(n,)](
+    ends.head_forward[(n,)](
         out,
         memory.workspace,
         weights.head,
@@ -286,7 +285,7 @@ def forward_to_last_plane(
     workspace, kept = memory
     sizes, grid, opts = plan.sizes, (len(past),), options(plan.sizes)
     hours = time_mixing_sizes(sizes)
-    entry.enter_forward[grid](
+    ends.enter_forward[grid](
         past,
         future,
         workspace,
@@ -328,7 +327,7 @@ def backward(
     launching: Launching,
 ) -> Tensor:
     """The gradient of `forward`'s result -> that of all parameters, flat, in their order."""
-    head.head_backward[(len(grad_out),)](
+    ends.head_backward[(len(grad_out),)](
         grad_out,
         memory.workspace,
         weights.head,
@@ -358,7 +357,7 @@ def train(
     """Forward, mean quantile loss, backward: all parameters' gradient, flat, in their order."""
     forward_to_last_plane(plan, weights, inputs, memory, scale, drawn, launching)
     sizes, n = plan.sizes, len(memory.workspace)
-    head.head_train[(n,)](
+    ends.head_train[(n,)](
         *scoring,
         n,
         1 / scoring.target.numel(),
@@ -387,6 +386,6 @@ def backward_from_last_plane(
         block.block_backward[grid](
             workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts
         )
-    entry.enter_backward[grid](
+    ends.enter_backward[grid](
         workspace, kept, weights.past, weights.future, scale, E=plan.entry, Z=sizes, **opts
     )

@@ -10,7 +10,7 @@ eleven numbers, int64; places are counted in float32 numbers:
      4  rows a sample: 1 or the horizon         10  which tile of the inputs this is
      5  outputs of the layer
 
-`partial` is (splits, numbers of the flat gradient), float32. Letters: see kernels/__init__.py.
+`partial` is (splits, numbers of the flat gradient), float32. Letters: see pieces.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.pieces import big_part, exact_dot, follow
+from tuner.kernels.pieces import big_part, exact_dot, follow
 
 
 @triton.jit(do_not_specialize=["n_samples"])
