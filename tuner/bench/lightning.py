@@ -16,7 +16,7 @@ from tuner.bench.contender import Epoch
 from tuner.bench.kernels import KernelCount
 from tuner.config import Precision
 from tuner.errors import exit_code_of
-from tuner.training.determinism import seeded
+from tuner.training.clock import seeded
 
 COUNTED_STEP = 1
 """Kernels are counted in the second step of a training: the first creates the optimiser's state."""

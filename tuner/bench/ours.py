@@ -16,9 +16,9 @@ from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.models.registry import build_model
 from tuner.training.batching import Shuffles
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
-from tuner.training.engines.interface import Engine, Poll
+from tuner.training.engines.eager import Engine, Poll
 
 
 class Ours:

@@ -6,12 +6,13 @@ Time-first planes are (B, T, H), channel-first planes (B, H, T).
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from tuner.models.ops import middle_linear, middle_rms_norm, rows_linear
+from tuner.models.ops import middle_linear, middle_rms_norm, restore_level, rows_linear
 
 EPS = 1e-5
 """Added to the variance or mean square by every norm here (the reference's LayerNorm default)."""
@@ -169,3 +170,68 @@ def feature_layer_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG
 def feature_batch_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG001
     """BatchNorm1d over a plane's features: statistics of batch and time, running ones in eval."""
     return nn.BatchNorm1d(n_features, eps=EPS)
+
+
+# Reversible instance normalisation: a window's level and spread are taken off and put back.
+
+
+class WindowStatistics(NamedTuple):
+    """Mean and standard deviation over time of each window and column, both (B, 1, C)."""
+
+    mean: Tensor
+    deviation: Tensor
+
+
+class ReversibleInstanceNorm(nn.Module):
+    """Normalises a window's target columns, and undoes it on the forecast. Keeps no statistics.
+
+    The affine step that follows the normalisation is applied by `after_projection`: see there.
+
+    Args:
+        n_targets: C, the columns that are normalised; others pass as they are.
+    """
+
+    def __init__(self, n_targets: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_targets))  # (C,)
+        self.bias = nn.Parameter(torch.zeros(n_targets))  # (C,)
+
+    def forward(self, targets: Tensor) -> tuple[Tensor, WindowStatistics]:
+        """(B, L, C) -> the same, of mean 0 and deviation 1 over L; statistics for `inverse`."""
+        # Two passes: more exact than one, and torch's variance in one is slow over this axis.
+        mean = targets.mean(dim=1, keepdim=True).detach()  # (B, 1, C)
+        centred = targets - mean
+        deviation = torch.sqrt(centred.square().mean(dim=1, keepdim=True) + EPS).detach()
+        return centred / deviation, WindowStatistics(mean, deviation)
+
+    def after_projection(self, projected: Tensor, projection: nn.Linear) -> Tensor:
+        """The affine step, taken after a linear layer over time instead of before it.
+
+        W (z w + b) + c = w (W z + c) + (b W1 + c (1 - w)): the same value, but on T hours instead
+        of L, and the normalised window needs no gradient, which saves the projection's largest
+        backward product.
+
+        Args:
+            projected: (B, T, K), `projection` of the normalised window, targets first of K columns.
+            projection: the layer from L to T hours.
+
+        Returns:
+            (B, T, K).
+        """
+        n_other = projected.shape[-1] - len(self.weight)
+        scale = functional.pad(self.weight, (0, n_other), value=1.0)  # (K,)
+        shift = torch.outer(projection.weight.sum(dim=1), self.bias) + torch.outer(
+            projection.bias, 1 - self.weight
+        )
+        return torch.addcmul(functional.pad(shift, (0, n_other)), projected, scale)
+
+    def inverse(self, forecast: Tensor, statistics: WindowStatistics) -> Tensor:
+        """(B, T, C, Q), normalised -> the same in the units of the window of these statistics.
+
+        Args:
+            forecast: (B, T, C, Q).
+            statistics: of the same B windows, as `forward` gave them.
+        """
+        return restore_level(
+            forecast, self.weight + EPS**2, self.bias, statistics.mean, statistics.deviation
+        )

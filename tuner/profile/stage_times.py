@@ -15,7 +15,7 @@ from tuner.bench.kernels import is_kernel
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError, first_line
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import out_of_memory
 from tuner.profile.profile_records import Pace, Stages
 from tuner.profile.recorders import HOW, Recording, ReplayRecorder, merged, recorder_for, recording
 from tuner.profile.timed_training import Patch, Running, Stretch, running

@@ -18,10 +18,10 @@ from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.registry import build_model
 from tuner.training.batching import Shuffles
-from tuner.training.checks import check_settings
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
+from tuner.training.fit import check_settings
 from tuner.training.stage_marks import Mark, unmarked
 
 Patch = Callable[[nn.Module], AbstractContextManager[object]]

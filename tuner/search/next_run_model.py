@@ -26,9 +26,9 @@ from tuner.search.gaussian_process import (
     centre_and_scale,
     matern,
     most_probable,
+    one_thread,
     unlikely,
 )
-from tuner.search.one_thread import one_thread
 from tuner.search.past_runs import Configurations, PastRun, Place
 
 # A Gaussian process for configurations that ran once, or several times: what a figure is at each

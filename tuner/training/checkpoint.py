@@ -29,7 +29,7 @@ from tuner.config import EpochRecord
 from tuner.errors import first_line
 from tuner.files.durable import is_full, read_regular, write_durably
 from tuner.training.batching import Shuffles
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
 from tuner.training.model_state import Snapshot, copy_all, copy_together
 
 FORMAT = "tuner checkpoint 1"

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from tuner.config import Objective
 from tuner.data.origins import TestWindows, blocks_of
 from tuner.data.windows import DeviceData, DeviceSplit
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import out_of_memory
 from tuner.training.batching import batches
-from tuner.training.determinism import exact_fp32
+from tuner.training.clock import exact_fp32
 from tuner.training.engines.captured import VALIDATION_BATCH
 from tuner.training.forecasts import forecasts_of
 from tuner.training.quantile_loss import (

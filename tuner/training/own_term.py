@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from tuner.config import RunConfig
 from tuner.data.windows import Batch, DeviceData
 from tuner.errors import UsageError
-from tuner.models.fault import FAULTS, on_one_line
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import FAULTS, on_one_line, out_of_memory
 from tuner.models.own import load_named
-from tuner.training.determinism import unchanged_randomness
+from tuner.training.clock import unchanged_randomness
 
 # What a user adds to the training loss: the call of the term, in the units of the data.
 

@@ -32,7 +32,7 @@ from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
-from tuner.training.naive_forecasts import score_baselines
+from tuner.training.forecast_quality import score_baselines
 from tuner.trial.job import TimeLeft, on_device
 from tuner.trial.provenance import git_revision, versions
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tuner.training.batching import Shuffles
 from tuner.training.checkpoint import Checkpointer, Checkpoints, Progress
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
 from tuner.training.model_state import Snapshot, copy_together
 
 

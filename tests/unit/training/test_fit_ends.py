@@ -269,9 +269,7 @@ class WithoutMemory:
 def test_memory_that_runs_out_in_a_capture_is_the_outcome_though_the_captures_end_fails_too(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    monkeypatch.setattr(
-        "tuner.training.engine_in_use.make_engine", lambda *_: WithoutMemory(failure)
-    )
+    monkeypatch.setattr("tuner.training.fit.make_engine", lambda *_: WithoutMemory(failure))
     result = fit(run_config(), data)
     assert result.stopped_by is StopReason.OUT_OF_MEMORY
     assert result.message.endswith(f": {str(failure).splitlines()[0]}")
@@ -282,7 +280,7 @@ def test_what_else_goes_wrong_in_a_capture_is_raised(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "tuner.training.engine_in_use.make_engine",
+        "tuner.training.fit.make_engine",
         lambda *_: WithoutMemory(ValueError("another reason")),
     )
     with pytest.raises(RuntimeError, match="previous error during capture"):

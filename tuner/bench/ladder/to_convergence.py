@@ -20,8 +20,8 @@ from tuner.errors import UsageError
 from tuner.models.registry import build_model
 from tuner.spec.study_file import StudyFile
 from tuner.training import evaluate, fit
-from tuner.training.checks import check_settings
 from tuner.training.engines.choose import choose_backend
+from tuner.training.fit import check_settings
 from tuner.trial.survival import lost_context
 
 # The rungs of a ladder: settings as they were, then one change after the other, and each change

@@ -22,12 +22,11 @@ from torch import Tensor, nn
 
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.branches import InPlace, SideStreams
 from tuner.models.compiled_network import torch_mode
-from tuner.models.tsmixer import TSMixer
+from tuner.models.tsmixer import InPlace, SideStreams, TSMixer
 from tuner.training.batching import batch_shapes, batches
-from tuner.training.determinism import unchanged_randomness
-from tuner.training.engines.interface import Poll, TrainedEpoch
+from tuner.training.clock import unchanged_randomness
+from tuner.training.engines.eager import Poll, TrainedEpoch
 from tuner.training.model_state import Snapshot
 from tuner.training.stage_marks import Mark, Stage
 from tuner.training.step import Step, TrainingState

@@ -16,8 +16,7 @@ from tuner.errors import UsageError
 from tuner.kernels import why_not
 from tuner.kernels.host_kernels import why_not_built
 from tuner.models.tsmixer import TSMixer
-from tuner.training.engines.eager import CompiledCpuEngine, EagerEngine, why_not_compiled
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import CompiledCpuEngine, EagerEngine, Engine, why_not_compiled
 
 FASTER_FUSED: tuple[tuple[int, int], ...] = ((256, 1024),)
 """Hidden and batch size: up to both of any pair, a fused step is shorter than a captured one.

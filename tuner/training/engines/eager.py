@@ -2,23 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import ctypes
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from tuner.config import Backend, Precision, RunConfig
+from tuner.config import Backend, Precision, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.kernels.host_kernels import HostKernels, library
 from tuner.models.dropout import Elementwise, PlainElementwise
 from tuner.models.tsmixer import FeatureMixing, TimeMixing, TSMixer
 from tuner.training.batching import batch_shapes, batches
-from tuner.training.determinism import unchanged_randomness
-from tuner.training.engines.interface import Poll, TrainedEpoch
-from tuner.training.host_memory import give_back_freed_memory, keep_freed_memory
+from tuner.training.clock import unchanged_randomness
 from tuner.training.model_state import Snapshot
 from tuner.training.stage_marks import Mark, Stage
 from tuner.training.step import Step
+
+# What a backend has to do for `fit`: the same mathematics, executed in its own way.
+
+
+Poll = Callable[[], StopReason | None]
+"""Asked after every step, on the host, not touching the device: a reason to stop, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedEpoch:
+    """What one pass over the training windows came to; `fit` alone waits for `loss_sum`."""
+
+    loss_sum: Tensor
+    """(), float64: the sum of the losses of the windows trained on."""
+    n_windows: int
+    stopped: StopReason | None
+    """Why the pass ended early; None when it was complete."""
+
+
+class Engine(Protocol):
+    """Owns the model's gradients and the optimiser. One engine serves one training at a time."""
+
+    @property
+    def backend(self) -> Backend:
+        """Which one this is."""
+
+    @property
+    def fallback(self) -> str:
+        """Why this one runs and not the one asked for, in one line; empty where it is that one."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network being trained, on the data's device."""
+
+    def warm_up(self) -> None:
+        """Runs every kind of step and pass once, or captures or compiles it, and leaves no trace.
+
+        Weights, buffers, gradients, optimiser state and random state are afterwards exactly what
+        they were.
+        """
+
+    def mark_with(self, mark: Mark) -> None:
+        """Before `warm_up`: have the stages of every training step told. A captured step tells them
+        while it is captured, and never again.
+        """
+
+    def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
+        """Trains on the windows `order` (N,) names, in batches of which the last may be short."""
+
+    def validation_loss(self) -> Tensor:
+        """(), float64, on the device: the exact mean loss over all validation windows.
+
+        The next call may write to the same tensor.
+        """
+
+    def snapshot(self) -> Snapshot:
+        """A copy of the model as it is now, to be taken again after better epochs."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights, buffers and optimiser state by name: the very tensors the next step changes."""
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """After `warm_up`, goes on from what `state` once was.
+
+        Raises:
+            ValueError: it is another network's; nothing was changed.
+        """
+
+    def close(self) -> None:
+        """Gives back what the engine holds on the device beside the model."""
+
+
+# Memory of a CPU training stays with the process between steps.
+
+
+# From glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+_LARGEST_KEPT = 32 << 20
+"""Bytes: glibc's upper limit for the size from which a block is mapped and unmapped alone."""
+
+_NEVER = 2**31 - 1
+"""Bytes free at the top of the heap before it is given back."""
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Tells glibc, for the whole process, to keep what is freed; True where that was taken.
+
+    Elsewhere (musl, macOS, Windows) nothing happens: their allocators have no such settings.
+    """
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)) and bool(
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)
+    )
+
+
+def give_back_freed_memory() -> None:
+    """Returns to the system what a finished training has left free."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
 
 WARM_UP_STEPS = 2
 """Per size of an update: the first allocates state and loads kernels, the second runs as all

@@ -13,9 +13,8 @@ from tuner.kernels import FusedTSMixer
 from tuner.kernels.compile_only import Kernel, collected, launching_for, one_at_a_time
 from tuner.kernels.launch_order import PLAIN, Launching, why_not_early
 from tuner.kernels.step_kernels import LossSum
-from tuner.models.branches import SideStreams
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
-from tuner.models.tsmixer import TSMixer
+from tuner.models.tsmixer import SideStreams, TSMixer
 from tuner.training.batching import batches
 from tuner.training.engines.captured import (
     VALIDATION_BATCH,

@@ -26,7 +26,7 @@ from tuner.kernels.network import drops_out
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.captured import GraphMemory
 from tuner.training.engines.choose import choose_backend
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
 
 MOST = 32
 """Engines kept: a study of 400 trials meets about 25 combinations of hidden and batch size."""

@@ -12,7 +12,7 @@ from tests.support.relu_kinks import clear_of_kinks
 from tuner.config import ModelShapes
 from tuner.kernels import FusedTSMixer
 from tuner.models.tsmixer import DESIGNS, TSMixer
-from tuner.training.determinism import exact_fp32
+from tuner.training.clock import exact_fp32
 from tuner.training.quantile_loss import quantile_loss
 
 CASES = [("original", 128, 24), ("layernorm", 80, 48), ("simple", 256, 64)]

@@ -10,7 +10,7 @@ from tuner.data.windows import DeviceData
 from tuner.kernels.launch_order import PLAIN, Launching, why_not_early
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
-from tuner.training.determinism import exact_fp32, seeded
+from tuner.training.clock import exact_fp32, seeded
 from tuner.training.engines.captured import capture_streams
 
 pytest.importorskip("triton")
