@@ -15,7 +15,7 @@ from torch import Tensor
 from tuner.config import ModelShapes
 from tuner.kernels import FusedTSMixer
 from tuner.kernels.kernel_launch import COLUMN_SAMPLES, MOST_SPLITS
-from tuner.kernels.launch_order import Launching
+from tuner.kernels.launch_order import Drawing, Launching
 from tuner.kernels.plan import layout_of, whole_of
 from tuner.models import dropout
 from tuner.models.tsmixer import DESIGNS, TSMixer
@@ -191,7 +191,7 @@ def test_masks_have_the_rate_and_know_nothing_of_each_other() -> None:
     for number in range(2):
         masks = torch.empty(40, plan.sizes.mask_record, dtype=torch.uint8)
         state = torch.tensor([fused.random_state[0].item(), number])
-        launch.draw_masks(launch.Drawing(masks, state, fused.n_dropped), Launching())
+        launch.draw_masks(Drawing(masks, state, fused.n_dropped), Launching())
         drawn.append(masks.float())
     n = drawn[0].numel()
     for mask in drawn:

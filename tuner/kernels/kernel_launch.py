@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tuner.kernels import block, ends, pieces
-from tuner.kernels.launch_order import Launching
-from tuner.kernels.plan import ALIGNED, TILE, DeviceTables, Plan, Sizes, Weights, columns_of
+from tuner.kernels.launch_order import Drawing, Launching, Pass, Scoring, Squares
+from tuner.kernels.plan import ALIGNED, TILE, DeviceTables, Sizes, columns_of
 from tuner.kernels.weight_gradients import sum_columns, sum_products, sum_splits
 
 # Starts the kernels that sum the parameters' gradients over the samples, from their records.
@@ -31,21 +31,9 @@ SUMMED_AT_ONCE = 512
 """Numbers of the gradient whose splits a program adds up."""
 
 
-class Squares(NamedTuple):
-    """Where the gradient's squares are summed, one a program of `sum_splits`, and step's count."""
-
-    sums: Tensor
-    step: Tensor
-
-
-def parameter_gradients(
-    sizes: Sizes,
-    tables: DeviceTables,
-    workspace: Tensor,
-    launching: Launching,
-    squares: Squares | None = None,
-) -> Tensor:
+def parameter_gradients(this: Pass, tables: DeviceTables, squares: Squares | None = None) -> Tensor:
     """What the records hold, summed over the samples; the sums of squares too where wanted."""
+    workspace, launching = this.workspace, this.launching
     n_samples, n = len(workspace), tables.layout.size
     per_split = samples_per_split(len(tables.products), n_samples)
     n_splits = -(-n_samples // per_split)
@@ -57,7 +45,7 @@ def parameter_gradients(
         partial,
         n_samples,
         n,
-        Z=sizes,
+        Z=this.plan.sizes,
         SAMPLES=per_split,
         OUTPUTS=TILE,
         INPUTS=TILE,
@@ -69,8 +57,28 @@ def parameter_gradients(
         num_stages=3,
         **launching.next(),
     )
+    # On a side of their own they begin when all before has ended.
+    apart = launching.next() if launching.side is None else launching.first()
     with launching.on_side():
-        _sum_all_columns(sizes, tables, workspace, partial, per_split, launching)
+        # The share of norms, and of what samples have a share of.
+        for n_rows, table in tables.columns.items():
+            together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
+            sum_columns[len(table), -(-n_splits // together)](
+                table,
+                workspace,
+                partial,
+                n_samples,
+                n,
+                n_splits,
+                RECORD=this.plan.sizes.record,
+                ROWS=n_rows,
+                SAMPLES=per_split,
+                SPLITS=together,
+                AT_ONCE=4 if n_rows == 1 else 32,
+                BLOCK=columns_of(n_rows),
+                num_warps=4,
+                **apart,
+            )
     launching.join()
     gradient = torch.empty(n, device=workspace.device)
     sum_splits[(-(-n // SUMMED_AT_ONCE),)](
@@ -85,40 +93,9 @@ def parameter_gradients(
         BLOCK=SUMMED_AT_ONCE,
         SQUARED=squares is not None,
         num_warps=4,
-        **(launching.next() if launching.side is None else launching.first()),
+        **apart,
     )
     return gradient
-
-
-def _sum_all_columns(
-    sizes: Sizes,
-    tables: DeviceTables,
-    workspace: Tensor,
-    partial: Tensor,
-    per_split: int,
-    launching: Launching,
-) -> None:
-    """The share of `partial` (splits, numbers) of norms, and of what samples have a share of."""
-    n_samples, (n_splits, n) = len(workspace), partial.shape
-    follows = launching.next() if launching.side is None else launching.first()
-    for n_rows, table in tables.columns.items():
-        together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
-        sum_columns[len(table), -(-n_splits // together)](
-            table,
-            workspace,
-            partial,
-            n_samples,
-            n,
-            n_splits,
-            RECORD=sizes.record,
-            ROWS=n_rows,
-            SAMPLES=per_split,
-            SPLITS=together,
-            AT_ONCE=4 if n_rows == 1 else 32,
-            BLOCK=columns_of(n_rows),
-            num_warps=4,
-            **follows,
-        )
 
 
 def samples_per_split(n_tiles: int, n_samples: int) -> int:
@@ -186,51 +163,15 @@ def time_mixing_sizes(sizes: Sizes) -> Sizes:
     return sizes._replace(hidden=TIME_MIXING_FEATURES, hidden_tile=TIME_MIXING_FEATURES)
 
 
-class Memory(NamedTuple):
-    """What a pass works in: (B, record) float32, (B, mask record) bytes, 1 where one is kept."""
-
-    workspace: Tensor
-    masks: Tensor
-
-
-class Drawing(NamedTuple):
-    """A draw of masks: where they go, the seed and the draws before, how many of 2^16 drop.
-
-    Attributes:
-        masks: (B, mask record), bytes.
-        state: (2,), int64.
-        n_dropped: (), int32.
-    """
-
-    masks: Tensor
-    state: Tensor
-    n_dropped: Tensor
-
-    @property
-    def n_programs(self) -> int:
-        per_program: int = DRAWN_AT_ONCE * pieces.PER_DRAW.value
-        return -(-self.masks.numel() // per_program)
-
-
-class Scoring(NamedTuple):
-    """What a forecast is held against, and where its losses go.
-
-    Attributes:
-        target: (B, T, C).
-        quantiles: (Q,).
-        losses: at least (B,), float64: gets the sum of each sample's.
-        done: (), int64: gets B more.
-    """
-
-    target: Tensor
-    quantiles: Tensor
-    losses: Tensor
-    done: Tensor
+def n_programs(drawing: Drawing) -> int:
+    """That draw the masks."""
+    per_program: int = DRAWN_AT_ONCE * pieces.PER_DRAW.value
+    return -(-drawing.masks.numel() // per_program)
 
 
 def draw_masks(drawing: Drawing, launching: Launching) -> None:
     """Fill the masks. `enter_forward` counts the draw: while they are drawn, all read the count."""
-    pieces.draw_masks[(drawing.n_programs,)](
+    pieces.draw_masks[(n_programs(drawing),)](
         drawing.masks,
         drawing.state,
         drawing.masks.numel(),
@@ -240,152 +181,103 @@ def draw_masks(drawing: Drawing, launching: Launching) -> None:
     )
 
 
-@without_warp_groups()
-def forward(
-    plan: Plan,
-    weights: Weights,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    memory: Memory,
-    scale: Tensor,
-    drawn: Drawing | None,
-    launching: Launching,
-) -> Tensor:
-    """(B, L, K), (B, T, F), (B, S) and memory for as many samples -> (B, T, C, Q).
+Inputs = tuple[Tensor, Tensor, Tensor]
+"""(B, L, K), (B, T, F), (B, S)."""
 
-    `drawn` is what drew the masks, None where they are from an earlier call.
-    """
-    forward_to_last_plane(plan, weights, inputs, memory, scale, drawn, launching)
-    sizes, n = plan.sizes, len(memory.workspace)
+
+@without_warp_groups()
+def forward(this: Pass, inputs: Inputs) -> Tensor:
+    """Inputs and a pass for as many samples -> (B, T, C, Q)."""
+    forward_to_last_plane(this, inputs)
+    sizes, n = this.plan.sizes, len(this.workspace)
     shape = n, sizes.horizon, sizes.targets, sizes.levels
-    out = torch.empty(shape, dtype=torch.float32, device=memory.workspace.device)
+    out = torch.empty(shape, dtype=torch.float32, device=this.workspace.device)
     once = sizes._replace(chunk=min(HEAD_CHUNK, sizes.hidden_tile))
-    ends.head_forward[(n,)](
-        out,
-        memory.workspace,
-        weights.head,
-        H=plan.head,
-        Z=once,
-        **options(sizes),
-        **launching.next(),
-    )
+    opts = options(sizes) | this.launching.next()
+    head = this.weights.head
+    ends.head_forward[(n,)](out, this.workspace, head, H=this.plan.head, Z=once, **opts)
     return out
 
 
-def forward_to_last_plane(
-    plan: Plan,
-    weights: Weights,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    memory: Memory,
-    scale: Tensor,
-    drawn: Drawing | None,
-    launching: Launching,
-) -> None:
+def forward_to_last_plane(this: Pass, inputs: Inputs) -> None:
     """From the windows to the last plane, in the workspace."""
     past, future, static = inputs
-    workspace, kept = memory
-    sizes, grid, opts = plan.sizes, (len(past),), options(plan.sizes)
-    hours = time_mixing_sizes(sizes)
+    plan, weights, workspace, masks, drawing, scale, launching = this
+    grid, hours = (len(past),), time_mixing_sizes(plan.sizes)
     ends.enter_forward[grid](
         past,
         future,
         workspace,
-        kept,
-        kept if drawn is None else drawn.state,
+        masks,
+        masks if drawing is None else drawing.state,
         weights.entry,
         weights.past,
         weights.future,
         scale,
         E=plan.entry,
-        Z=sizes,
-        DRAWN=drawn is not None,
-        **options(sizes, stages=1),
-        **(launching.first() if drawn is None else launching.next()),
+        Z=plan.sizes,
+        DRAWN=drawing is not None,
+        **options(plan.sizes, stages=1),
+        **(launching.first() if drawing is None else launching.next()),
     )
-    for fields, block_weights in zip(plan.blocks, weights.blocks, strict=True):
+    opts = options(plan.sizes) | launching.next()
+    for fields, of_block in zip(plan.blocks, weights.blocks, strict=True):
         block.block_forward[grid](
-            static,
-            workspace,
-            kept,
-            *block_weights,
-            scale,
-            B=fields,
-            Z=sizes,
-            Y=hours,
-            **opts,
-            **launching.next(),
+            static, workspace, masks, *of_block, scale, B=fields, Z=plan.sizes, Y=hours, **opts
         )
 
 
 @without_warp_groups()
-def backward(
-    plan: Plan,
-    weights: Weights,
-    tables: DeviceTables,
-    grad_out: Tensor,
-    memory: Memory,
-    scale: Tensor,
-    launching: Launching,
-) -> Tensor:
+def backward(this: Pass, tables: DeviceTables, grad_out: Tensor) -> Tensor:
     """The gradient of `forward`'s result -> that of all parameters, flat, in their order."""
+    opts = options(this.plan.sizes, stages=1) | this.launching.first()
+    head, Z = this.weights.head, this.plan.sizes  # noqa: N806 - the kernel's own name
     ends.head_backward[(len(grad_out),)](
-        grad_out,
-        memory.workspace,
-        weights.head,
-        H=plan.head,
-        Z=plan.sizes,
-        **options(plan.sizes, stages=1),
-        **launching.first(),
+        grad_out, this.workspace, head, H=this.plan.head, Z=Z, **opts
     )
-    backward_from_last_plane(plan, weights, memory, scale, launching)
-    return parameter_gradients(plan.sizes, tables, memory.workspace, launching)
+    backward_from_last_plane(this)
+    return parameter_gradients(this, tables)
 
 
 @without_warp_groups()
 def train(
-    plan: Plan,
-    weights: Weights,
+    this: Pass,
     tables: DeviceTables,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    memory: Memory,
-    scale: Tensor,
-    drawn: Drawing | None,
+    inputs: Inputs,
     scoring: Scoring,
     squares: Squares,
-    launching: Launching,
-    loss_taken: Callable[[], None] = lambda: None,
+    loss_taken: Callable[[], None],
 ) -> Tensor:
     """Forward, mean quantile loss, backward: all parameters' gradient, flat, in their order."""
-    forward_to_last_plane(plan, weights, inputs, memory, scale, drawn, launching)
-    sizes, n = plan.sizes, len(memory.workspace)
+    forward_to_last_plane(this, inputs)
+    sizes, n = this.plan.sizes, len(this.workspace)
     ends.head_train[(n,)](
         *scoring,
         n,
         1 / scoring.target.numel(),
-        memory.workspace,
-        weights.head,
-        H=plan.head,
+        this.workspace,
+        this.weights.head,
+        H=this.plan.head,
         Z=sizes,
         FEATURES=min(HEAD_CHUNK, sizes.hidden_tile),
         **options(sizes, stages=1),
-        **launching.next(),
+        **this.launching.next(),
     )
     loss_taken()
-    backward_from_last_plane(plan, weights, memory, scale, launching)
-    return parameter_gradients(sizes, tables, memory.workspace, launching, squares)
+    backward_from_last_plane(this)
+    return parameter_gradients(this, tables, squares)
 
 
-def backward_from_last_plane(
-    plan: Plan, weights: Weights, memory: Memory, scale: Tensor, launching: Launching
-) -> None:
+def backward_from_last_plane(this: Pass) -> None:
     """From the last plane's gradient, in the workspace, to what the parameters' are summed from."""
-    workspace, kept = memory
+    plan, weights, workspace, masks, _, scale, launching = this
     sizes, grid = plan.sizes, (len(workspace),)
     opts = options(sizes) | launching.next()
     hours = time_mixing_sizes(sizes)
-    for fields, block_weights in zip(reversed(plan.blocks), reversed(weights.blocks), strict=True):
+    for fields, of_block in zip(reversed(plan.blocks), reversed(weights.blocks), strict=True):
         block.block_backward[grid](
-            workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts
+            workspace, masks, *of_block, scale, B=fields, Z=sizes, Y=hours, **opts
         )
     ends.enter_backward[grid](
-        workspace, kept, weights.past, weights.future, scale, E=plan.entry, Z=sizes, **opts
+        workspace, masks, weights.past, weights.future, scale, E=plan.entry, Z=sizes, **opts
     )

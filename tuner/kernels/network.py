@@ -5,20 +5,16 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from tuner.config import Precision
-from tuner.kernels.launch_order import PLAIN, Launching
-from tuner.kernels.plan import ALIGNMENT, Layout, Plan, make_plan, tables_on, weights_of
+from tuner.kernels.launch_order import PLAIN, Drawing, Launching, Pass, Scoring, Squares
+from tuner.kernels.plan import ALIGNMENT, Layout, make_plan, tables_on, weights_of
 from tuner.models.layers import FeatureRMSNorm
 from tuner.models.tsmixer import FeatureMixing, TSMixer
-
-if TYPE_CHECKING:
-    from tuner.kernels.kernel_launch import Drawing, Memory, Scoring, Squares
-
 
 # What the fused kernels serve, and in one line what they do not.
 
@@ -203,29 +199,24 @@ class FusedTSMixer:
         self.n_dropped.fill_(n_dropped)
         self.scale.fill_(LEVELS / (LEVELS - n_dropped))
 
-    def begin(self, n: int) -> Begun:
+    def begin(self, n: int) -> Pass:
         """A pass over n samples, whose masks are still to be drawn."""
-        from tuner.kernels.kernel_launch import Drawing, Memory
-
         dropping = self.model.training and self._drops
         plan, device = self._dropping_plan if dropping else self.plan, self.random_state.device
-        given = self.masks if dropping else None
         masks = torch.empty(n, plan.sizes.mask_record, dtype=torch.uint8, device=device)
-        if given is not None:
-            masks.copy_(given)
+        drawing = None
+        if dropping and self.masks is not None:
+            masks.copy_(self.masks)
+        elif dropping:
+            drawing = Drawing(masks, self.random_state, self.n_dropped)
         self.last_masks = masks if dropping else None
-        memory = Memory(torch.empty(n, plan.sizes.record, device=device), masks)
-        drawing = (
-            Drawing(masks, self.random_state, self.n_dropped)
-            if dropping and given is None
-            else None
-        )
-        return Begun(plan, memory, drawing)
+        workspace = torch.empty(n, plan.sizes.record, device=device)
+        return Pass(plan, self.weights, workspace, masks, drawing, self.scale, self.launching)
 
     @torch.no_grad()
     def gradient(
         self,
-        begun: Begun,
+        begun: Pass,
         inputs: tuple[Tensor, Tensor | None, Tensor | None],
         scoring: Scoring,
         squares: Squares,
@@ -240,19 +231,7 @@ class FusedTSMixer:
         from tuner.kernels import kernel_launch as launch
 
         given = self._checked(*inputs)
-        return launch.train(
-            begun.plan,
-            self.weights,
-            self.tables,
-            given,
-            begun.memory,
-            self.scale,
-            begun.drawing,
-            scoring,
-            squares,
-            self.launching,
-            loss_taken,
-        )
+        return launch.train(begun, self.tables, given, scoring, squares, loss_taken)
 
     def masks_by_use(self) -> list[Tensor]:
         """The masks of the last call, (B, T, features) each, in the order of the plain network."""
@@ -289,21 +268,15 @@ class FusedTSMixer:
     def _forward(self, inputs: Inputs) -> tuple[Tensor, Pass]:
         from tuner.kernels import kernel_launch as launch
 
-        plan, memory, drawing = self.begin(len(inputs.past))
-        if drawing is not None:
-            launch.draw_masks(drawing, self.launching)
-        forecast = launch.forward(
-            plan, self.weights, inputs, memory, self.scale, drawing, self.launching
-        )
-        return forecast, Pass(plan, memory, self.scale)
+        this = self.begin(len(inputs.past))
+        if this.drawing is not None:
+            launch.draw_masks(this.drawing, self.launching)
+        return launch.forward(this, inputs), this
 
     def _backward(self, this: Pass, grad_out: Tensor) -> list[Tensor]:
         from tuner.kernels import kernel_launch as launch
 
-        slope = grad_out.contiguous()
-        flat = launch.backward(
-            this.plan, self.weights, self.tables, slope, this.memory, this.scale, self.launching
-        )
+        flat = launch.backward(this, self.tables, grad_out.contiguous())
         return self.tables.layout.views(flat, self._parameters)
 
 
@@ -313,22 +286,6 @@ class Inputs(NamedTuple):
     past: Tensor
     future: Tensor
     static: Tensor
-
-
-class Begun(NamedTuple):
-    """What a pass works with, and the draw that its masks still want."""
-
-    plan: Plan
-    memory: Memory
-    drawing: Drawing | None
-
-
-class Pass(NamedTuple):
-    """What a forward pass leaves for the backward pass."""
-
-    plan: Plan
-    memory: Memory
-    scale: Tensor
 
 
 class _Fused(torch.autograd.Function):

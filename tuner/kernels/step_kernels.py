@@ -22,8 +22,8 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from tuner.data.windows import Batch, DeviceSplit
-from tuner.kernels.kernel_launch import DRAWN_AT_ONCE, SUMMED_AT_ONCE, Drawing, Squares
-from tuner.kernels.launch_order import PLAIN, Launching
+from tuner.kernels.kernel_launch import DRAWN_AT_ONCE, SUMMED_AT_ONCE, n_programs
+from tuner.kernels.launch_order import PLAIN, Drawing, Launching, Squares
 from tuner.kernels.pieces import draw_some, follow
 from tuner.kernels.plan import layout_of, whole_of
 
@@ -34,11 +34,15 @@ BLOCK = 1024
 
 
 @triton.jit
-def _copy(source: tl.tensor, target: tl.tensor, length: tl.constexpr, block: tl.constexpr) -> None:
+def _copy(
+    source: tl.tensor, rows: tl.tensor, row: tl.tensor, length: tl.constexpr, block: tl.constexpr
+) -> None:
+    """`length` numbers at `source`, into a row of `rows`, which is as long."""
     for first in tl.static_range(0, length, block):
         at = first + tl.arange(0, block)
         inside = at < length
-        tl.store(target + at, tl.load(source + at, mask=inside), mask=inside)
+        value = tl.load(source + at, mask=inside)
+        tl.store(rows + row * length + at, value, mask=inside)
 
 
 @triton.jit(do_not_specialize=["n_masks"])
@@ -76,83 +80,18 @@ def _gather(
     if draws > 0 and program >= n_windows:
         draw_some(masks, state, program - n_windows, n_masks, n_dropped, draws)
     else:
-        _gather_one(
-            program.to(tl.int64),
-            order,
-            done,
-            starts,
-            series,
-            history,
-            targets,
-            future,
-            static,
-            to_past,
-            to_target,
-            to_future,
-            to_static,
-            input_size,
-            horizon,
-            n_columns,
-            n_targets,
-            n_future,
-            n_static,
-            block,
-        )
-
-
-@triton.jit
-def _gather_one(
-    row: tl.tensor,
-    order: tl.tensor,
-    done: tl.tensor,
-    starts: tl.tensor,
-    series: tl.tensor,
-    history: tl.tensor,
-    targets: tl.tensor,
-    future: tl.tensor,
-    static: tl.tensor,
-    to_past: tl.tensor,
-    to_target: tl.tensor,
-    to_future: tl.tensor,
-    to_static: tl.tensor,
-    input_size: tl.constexpr,
-    horizon: tl.constexpr,
-    n_columns: tl.constexpr,
-    n_targets: tl.constexpr,
-    n_future: tl.constexpr,
-    n_static: tl.constexpr,
-    block: tl.constexpr,
-) -> None:
-    """One window: its hours are rows one after the other, so each part is one run of memory."""
-    window = tl.load(order + tl.load(done) + row)
-    first = tl.load(starts + window)
-    ahead = first + input_size
-    _copy(
-        history + first * n_columns,
-        to_past + row * (input_size * n_columns),
-        input_size * n_columns,
-        block,
-    )
-    _copy(
-        targets + ahead * n_targets,
-        to_target + row * (horizon * n_targets),
-        horizon * n_targets,
-        block,
-    )
-    if n_future > 0:
-        _copy(
-            future + ahead * n_future,
-            to_future + row * (horizon * n_future),
-            horizon * n_future,
-            block,
-        )
-    if n_static > 0:
-        _copy(
-            static + tl.load(series + window) * n_static,
-            to_static + row * n_static,
-            n_static,
-            block,
-        )
+        # One window: its hours are rows one after the other, so each part is one run of memory.
+        row = program.to(tl.int64)
+        window = tl.load(order + tl.load(done) + row)
+        first = tl.load(starts + window)
+        ahead = first + input_size
+        _copy(history + first * n_columns, to_past, row, input_size * n_columns, block)
+        _copy(targets + ahead * n_targets, to_target, row, horizon * n_targets, block)
+        if n_future > 0:
+            _copy(future + ahead * n_future, to_future, row, horizon * n_future, block)
+        if n_static > 0:
+            known = static + tl.load(series + window) * n_static
+            _copy(known, to_static, row, n_static, block)
 
 
 def gather(
@@ -180,7 +119,7 @@ def gather(
     future = None if split.future is None else new(size, horizon, split.future.shape[1])
     static = None if split.static is None else new(size, split.static.shape[1])
     # Any pointer stands for a part that the task lacks: the kernel is compiled without it.
-    _gather[(size + (0 if drawing is None else drawing.n_programs),)](
+    _gather[(size + (0 if drawing is None else n_programs(drawing)),)](
         order,
         done,
         split.starts,

@@ -113,7 +113,8 @@ def assert_step_agrees(fused: FusedTSMixer, inputs: tuple[Tensor, Tensor, Tensor
     """A training step has the gradient of its loss, which is taken within the head there. An error
     that both round to 0 has either slope: hence the bound.
     """
-    from tuner.kernels.kernel_launch import SUMMED_AT_ONCE, Scoring, Squares
+    from tuner.kernels.kernel_launch import SUMMED_AT_ONCE
+    from tuner.kernels.launch_order import Scoring, Squares
 
     shapes, parameters, device = (
         fused.model.shapes,
