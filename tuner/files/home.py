@@ -60,9 +60,8 @@ def guard_compiler_cache(environment: MutableMapping[str, str]) -> None:
     """
     if INDUCTOR in environment:
         return
-    with contextlib.suppress(
-        OSError, KeyError
-    ):  # no name, or no temporary folder: the compiler will say so
+    # No name, or no temporary folder: the compiler will say so.
+    with contextlib.suppress(OSError, KeyError):
         _guard(environment)
 
 
@@ -115,13 +114,8 @@ def _temporary_home() -> tuple[Path, str]:
     if _is_own(place, others_may=0):
         return place, ""
     once = Path(tempfile.mkdtemp(prefix="tuner-home-"))
-    return (
-        once,
-        (
-            f"{why}, and {place} is not this user's alone: caches of this command are in {once}; "
-            f"{_LASTING}"
-        ),
-    )
+    said = f"{why}, and {place} is not this user's alone: caches of this command are in {once}"
+    return once, f"{said}; {_LASTING}"
 
 
 # Folders in which nobody but this user can write or read.

@@ -369,9 +369,8 @@ def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:
         elif annotation.model_config.get("extra") == "allow":
             hints = get_type_hints(annotation, include_extras=True)
             names = _field_names(hints["__pydantic_extra__"], location)
-    elif (
-        arguments and location
-    ):  # dict[str, X], list[X], tuple[X, ...]: X is the last type among the arguments
+    elif arguments and location:
+        # dict[str, X], list[X], tuple[X, ...]: X is the last type among the arguments.
         names = _field_names([a for a in arguments if a is not Ellipsis][-1], location[1:])
     return names
 
@@ -379,9 +378,8 @@ def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:
 def _field_names_of_union(members: Sequence[Any], location: Sequence[str | int]) -> list[str]:
     bare = [get_args(m)[0] if get_origin(m) is Annotated else m for m in members]
     models = [m for m in bare if isinstance(m, type) and issubclass(m, BaseModel)]
-    for (
-        model
-    ) in models:  # pydantic names the member by its tag, or by its class where there is no tag
+    # pydantic names the member by its tag, or by its class where there is no tag.
+    for model in models:
         tags = {model.__name__}
         for info in model.model_fields.values():
             if get_origin(info.annotation) is Literal:

@@ -42,14 +42,8 @@ def load_hours(window, first, Z: tl.constexpr):
 @triton.jit
 def history_tile(record, first, E: tl.constexpr, Z: tl.constexpr):
     """Where a record keeps (HOURS, columns) of its normalised window from an hour on; a mask."""
-    return tile_of(
-        record + E.history + first * E.history_row,
-        E.history_row,
-        Z.length - first,
-        Z.columns,
-        HOURS,
-        Z.columns_tile,
-    )
+    history, left = record + E.history + first * E.history_row, Z.length - first
+    return tile_of(history, E.history_row, left, Z.columns, HOURS, Z.columns_tile)
 
 
 @triton.jit
@@ -130,12 +124,6 @@ def mix_entry(
 
 
 @triton.jit
-def count_draw(state):
-    if tl.program_id(0) == 0:
-        tl.store(state + 1, tl.load(state + 1) + 1)
-
-
-@triton.jit
 def enter_forward(
     past,
     future,
@@ -160,8 +148,9 @@ def enter_forward(
     FUTURE: tl.constexpr = E.future_mixing
     follow(early)
     scale = tl.load(scale_at)
-    if DRAWN:
-        count_draw(state)
+    if DRAWN:  # noqa: SIM102 - known when it is compiled, and the other is not
+        if tl.program_id(0) == 0:
+            tl.store(state + 1, tl.load(state + 1) + 1)
     sample = tl.program_id(0).to(tl.int64)
     record = workspace + sample * Z.record
     mask_record = masks + sample * Z.mask_record
@@ -170,30 +159,16 @@ def enter_forward(
     if Z.future > 0:
         future_tile: tl.constexpr = triton.next_power_of_2(max(Z.future, 16))
         future_row: tl.constexpr = (Z.future + 15) // 16 * 16
-        source, inside = tile_of(
-            future + sample * (Z.horizon * Z.future),
-            Z.future,
-            Z.horizon,
-            Z.future,
-            Z.horizon_tile,
-            future_tile,
-        )
+        hours = future + sample * (Z.horizon * Z.future)
+        source, inside = tile_of(hours, Z.future, Z.horizon, Z.future, Z.horizon_tile, future_tile)
         values = tl.load(source, mask=inside, other=0.0)
         pointers, inside = tile_of(
             record + E.future, future_row, Z.horizon, Z.future, Z.horizon_tile, future_tile
         )
         tl.store(pointers, values, mask=inside)
+        at = out + Z.hidden
         mix_entry(
-            record,
-            mask_record,
-            values,
-            out + Z.hidden,
-            future_mixing,
-            FUTURE,
-            E.plane_row,
-            Z.future,
-            scale,
-            Z,
+            record, mask_record, values, at, future_mixing, FUTURE, E.plane_row, Z.future, scale, Z
         )
     mix_entry(record, mask_record, affine, out, past_mixing, PAST, E.plane_row, Z.columns, scale, Z)
 
@@ -231,17 +206,10 @@ def enter_backward(
     store_plane(record + PAST.grad_entered, 2 * Z.hidden, grad_entered, Z)
     store_plane(record + PAST.grad_entered + Z.hidden, 2 * Z.hidden, grad_residual, Z)
     tl.debug_barrier()
+    entered_row: tl.constexpr = 2 * Z.hidden
+    entered_at, weight = record + PAST.grad_entered, past_mixing.enter
     grad_affine = product(
-        record + PAST.grad_entered,
-        2 * Z.hidden,
-        past_mixing.enter,
-        2 * Z.hidden,
-        Z.columns,
-        Z.columns,
-        1,
-        Z.columns_tile,
-        Z.chunk,
-        Z,
+        entered_at, entered_row, weight, entered_row, Z.columns, Z.columns, 1, Z.columns_tile, Z
     )
     project_backward(record, grad_affine, E, Z)
 
@@ -273,14 +241,8 @@ def project_backward(record, grad_affine, E: tl.constexpr, Z: tl.constexpr):
         history_at, here = history_tile(record, first, E, Z)
         history = tl.load(history_at, mask=here, other=0.0)
         share = exact_dot(grad_affine, tl.trans(history), zeros(Z.horizon_tile, HOURS), Z)
-        share_at, there = tile_of(
-            record + E.grad_weight + first,
-            Z.length,
-            Z.horizon,
-            Z.length - first,
-            Z.horizon_tile,
-            HOURS,
-        )
+        shares, left = record + E.grad_weight + first, Z.length - first
+        share_at, there = tile_of(shares, Z.length, Z.horizon, left, Z.horizon_tile, HOURS)
         tl.store(share_at, share, mask=there)
 
 
@@ -333,11 +295,9 @@ def forecast_tile(
     forecast = zeros(Z.horizon_tile, N)
     for start in range(0, HIDDEN, FEATURES):
         f = start + tl.arange(0, FEATURES)
-        left = tl.load(
-            record + H.plane + t[:, None] * Z.hidden + f[None, :],
-            mask=(t < Z.horizon)[:, None] & (f < Z.hidden)[None, :],
-            other=0.0,
-        )
+        inside = (t < Z.horizon)[:, None] & (f < Z.hidden)[None, :]
+        at = record + H.plane + t[:, None] * Z.hidden + f[None, :]
+        left = tl.load(at, mask=inside, other=0.0)
         right = weight_tile(weights.linear, f, n, Z.hidden, Z.outputs, 1, Z.hidden)
         forecast = exact_dot(left, right, forecast, Z)
     return forecast + tl.load(weights.linear_bias + n, mask=n < Z.outputs, other=0.0)[None, :]

@@ -49,8 +49,6 @@ def parameter_gradients(this: Pass, tables: DeviceTables, squares: Squares | Non
         SAMPLES=per_split,
         OUTPUTS=TILE,
         INPUTS=TILE,
-        FEW=16,
-        AT_ONCE=16,
         FAR=workspace.numel() >= 1 << 31,
         num_warps=2,  # four take wgmma for a tile of 64 x 64: TF32 only along the summed axis
         maxnreg=168,  # six programs a multiprocessor, and no spills
@@ -74,7 +72,7 @@ def parameter_gradients(this: Pass, tables: DeviceTables, squares: Squares | Non
                 ROWS=n_rows,
                 SAMPLES=per_split,
                 SPLITS=together,
-                AT_ONCE=4 if n_rows == 1 else 32,
+                ROWS_AT_ONCE=4 if n_rows == 1 else 32,
                 BLOCK=columns_of(n_rows),
                 num_warps=4,
                 **apart,

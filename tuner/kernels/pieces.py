@@ -331,15 +331,14 @@ def product(
     ALONG_K: tl.constexpr,
     ALONG_N: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    CHUNK: tl.constexpr,
     Z: tl.constexpr,
 ):
     """(horizon, K) in memory at `x` times the weight, (K, N): summed over K in chunks."""
     t = tl.arange(0, Z.horizon_tile)
     n = tl.arange(0, BLOCK_N)
     total = zeros(Z.horizon_tile, BLOCK_N)
-    for start in range(0, K, CHUNK):
-        k = start + tl.arange(0, CHUNK)
+    for start in range(0, K, Z.chunk):
+        k = start + tl.arange(0, Z.chunk)
         inside = (t < Z.horizon)[:, None] & (k < K)[None, :]
         left = tl.load(x + t[:, None] * X_ROW + k[None, :], mask=inside, other=0.0)
         right = weight_tile(weight, k, n, K, N, ALONG_K, ALONG_N)
@@ -351,9 +350,7 @@ def product(
 def hidden_product(stored, weight, ALONG_K: tl.constexpr, ALONG_N: tl.constexpr, Z: tl.constexpr):
     """A plane of `hidden` features, as it was just stored, times a square weight."""
     tl.debug_barrier()
-    return product(
-        stored, Z.hidden, weight, Z.hidden, Z.hidden, ALONG_K, ALONG_N, Z.hidden_tile, Z.chunk, Z
-    )
+    return product(stored, Z.hidden, weight, Z.hidden, Z.hidden, ALONG_K, ALONG_N, Z.hidden_tile, Z)
 
 
 @triton.jit
@@ -424,11 +421,8 @@ def enter_stored(
     residual = zeros(Z.horizon_tile, Z.hidden_tile) if PROJECTS else load_plane(x, X_ROW, Z)
     for start in range(0, N_IN, Z.chunk):
         k = start + tl.arange(0, Z.chunk)
-        left = tl.load(
-            x + t[:, None] * X_ROW + k[None, :],
-            mask=(t < Z.horizon)[:, None] & (k < N_IN)[None, :],
-            other=0.0,
-        )
+        inside = (t < Z.horizon)[:, None] & (k < N_IN)[None, :]
+        left = tl.load(x + t[:, None] * X_ROW + k[None, :], mask=inside, other=0.0)
         entered, residual = enter_features(
             left, entered, residual, start, mixing, N_IN - start, Z.chunk, N_IN, PROJECTS, Z
         )

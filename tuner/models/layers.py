@@ -6,7 +6,7 @@ Time-first planes are (B, T, H), channel-first planes (B, H, T).
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,29 +17,8 @@ from tuner.models.ops import middle_linear, middle_rms_norm, restore_level, rows
 EPS = 1e-5
 """Added to the variance or mean square by every norm here (the reference's LayerNorm default)."""
 
-
-class Layout(Protocol):
-    """How a plane lies in memory, and which layers mix its two axes."""
-
-    feature_axis: int
-
-    def enter(self, series: Tensor) -> Tensor:
-        """(B, time, features), as data arrives -> a plane."""
-
-    def leave(self, plane: Tensor) -> Tensor:
-        """A plane -> (B, time, features)."""
-
-    def one_hour(self, static: Tensor) -> Tensor:
-        """(B, S) -> a plane of a single hour."""
-
-    def stretch(self, plane: Tensor, horizon: int) -> Tensor:
-        """A plane of one hour -> one that says the same at every hour of the horizon (a view)."""
-
-    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
-        """A layer applied to the features of every hour."""
-
-    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
-        """A layer applied to the hours of every feature."""
+LAST = 2
+"""The last axis of a plane."""
 
 
 class MiddleLinear(nn.Linear):
@@ -69,52 +48,45 @@ class PointwiseConv(nn.Conv1d):
         return middle_linear(input, self.weight.squeeze(-1), self.bias)
 
 
-class TimeFirst:
-    """(B, T, H): feature mixing is a plain Linear, time mixing permutes there and back."""
+class Layout:
+    """How a plane lies in memory, and which layers mix its two axes."""
 
-    feature_axis = 2
+    feature_axis: int
+    feature_linear: type[nn.Module]
+    """Applied to the features of every hour: `feature_linear(n_in, n_out)`."""
+    time_linear: type[nn.Module]
+    """Applied to the hours of every feature."""
 
     def enter(self, series: Tensor) -> Tensor:
-        return series
+        """(B, time, features), as data arrives -> a plane."""
+        return series if self.feature_axis == LAST else series.transpose(1, 2)
 
-    def leave(self, plane: Tensor) -> Tensor:
-        return plane
+    leave = enter
+    """A plane -> (B, time, features)."""
 
     def one_hour(self, static: Tensor) -> Tensor:
-        return static.unsqueeze(1)
+        """(B, S) -> a plane of a single hour."""
+        return static.unsqueeze(1 + LAST - self.feature_axis)
 
     def stretch(self, plane: Tensor, horizon: int) -> Tensor:
-        return plane.expand(-1, horizon, -1)
-
-    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
-        return RowsLinear(n_in, n_out)
-
-    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
-        return MiddleLinear(n_in, n_out)
+        """A plane of one hour -> one that says the same at every hour of the horizon (a view)."""
+        return plane.expand((-1, horizon, -1) if self.feature_axis == LAST else (-1, -1, horizon))
 
 
-class ChannelFirst:
+class TimeFirst(Layout):
+    """(B, T, H): feature mixing is a plain Linear, time mixing permutes there and back."""
+
+    feature_axis = LAST
+    feature_linear = RowsLinear
+    time_linear = MiddleLinear
+
+
+class ChannelFirst(Layout):
     """(B, H, T): feature mixing is a Conv1d of kernel 1, time mixing a Linear on the last axis."""
 
     feature_axis = 1
-
-    def enter(self, series: Tensor) -> Tensor:
-        return series.transpose(1, 2)
-
-    def leave(self, plane: Tensor) -> Tensor:
-        return plane.transpose(1, 2)
-
-    def one_hour(self, static: Tensor) -> Tensor:
-        return static.unsqueeze(2)
-
-    def stretch(self, plane: Tensor, horizon: int) -> Tensor:
-        return plane.expand(-1, -1, horizon)
-
-    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
-        return PointwiseConv(n_in, n_out)
-
-    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
-        return RowsLinear(n_in, n_out)
+    feature_linear = PointwiseConv
+    time_linear = RowsLinear
 
 
 class FeatureRMSNorm(nn.Module):

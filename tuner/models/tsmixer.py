@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.config import ModelShapes
-from tuner.models.dropout import Elementwise, PlainElementwise, add_dropout
+from tuner.models.dropout import Elementwise, add_dropout
 from tuner.models.layers import (
     ChannelFirst,
     Layout,
@@ -123,7 +123,7 @@ class TimeMixing(nn.Module):
 
     def __init__(self, design: Design, sizes: MixingSizes, n_features: int) -> None:
         super().__init__()
-        self.elementwise: Elementwise = PlainElementwise()
+        self.elementwise = Elementwise()
         self.linear = design.layout.time_linear(sizes.horizon, sizes.horizon)
         self.dropout = sizes.dropout
         self.norm = design.norm(n_features, sizes.horizon)
@@ -145,7 +145,7 @@ class FeatureMixing(nn.Module):
     def __init__(self, design: Design, sizes: MixingSizes, n_in: int) -> None:
         super().__init__()
         layout, n_out = design.layout, sizes.hidden_size
-        self.elementwise: Elementwise = PlainElementwise()
+        self.elementwise = Elementwise()
         self.layout = layout
         self.widths = (
             [sizes.feed_forward_size] if n_in == n_out else [sizes.feed_forward_size, n_out]

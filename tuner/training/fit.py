@@ -19,7 +19,7 @@ from tuner.files.arguments import refuse_truths
 from tuner.models.fault import out_of_memory
 from tuner.models.registry import build_model
 from tuner.training.batching import Shuffles
-from tuner.training.checkpoint import Checkpoint, Checkpointer, Checkpoints
+from tuner.training.checkpoint import Checkpoint, Checkpointer, CheckpointFiles
 from tuner.training.clock import Clock, arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
 from tuner.training.engines.eager import Engine, TrainedEpoch
@@ -217,7 +217,7 @@ def fit(
     on_epoch: OnEpoch | None = None,
     should_stop: ShouldStop | None = None,
     model: nn.Module | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: CheckpointFiles | None = None,
     on_resume: Callable[[Checkpoint], None] | None = None,
     engines: EnginePool | None = None,
     on_clock: Callable[[bool], None] = lambda _runs: None,
@@ -269,16 +269,11 @@ def fit(
         told = on_epoch, should_stop, checkpoints, on_resume
         return _result(_Training(data, state, *told, pool), model)
 
-    return _beside(engines if model is None else None, trained)
-
-
-def _beside(
-    engines: EnginePool | None, trained: Callable[[EnginePool | None], FitResult]
-) -> FitResult:
-    """A training beside kept engines; without them where there was no memory for it beside them."""
-    result = trained(engines)
+    pool = engines if model is None else None
+    result = trained(pool)
     ran_out = result.stopped_by is StopReason.OUT_OF_MEMORY and not result.context_lost
-    return trained(None) if ran_out and engines is not None and engines.empty() else result
+    # Without kept engines where there was no memory for it beside them.
+    return trained(None) if ran_out and pool is not None and pool.empty() else result
 
 
 def _result(training: _Training, model: nn.Module | None) -> FitResult:
@@ -320,7 +315,7 @@ class _Training:
     state: RunState
     on_epoch: OnEpoch | None
     should_stop: ShouldStop | None
-    checkpoints: Checkpoints | None
+    checkpoints: CheckpointFiles | None
     on_resume: Callable[[Checkpoint], None] | None
     engines: EnginePool | None
 

@@ -19,7 +19,7 @@ Journal of the Royal Statistical Society B 69 (2007).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -87,8 +87,8 @@ class ForecastQuality:
                 {
                     "levels": list(each.levels),
                     "nominal": each.nominal,
-                    **_figures(each.overall),
-                    "by_column": {name: _figures(found) for name, found in each.by_column.items()},
+                    **asdict(each.overall),
+                    "by_column": {name: asdict(found) for name, found in each.by_column.items()},
                 }
                 for each in self.intervals
             ],
@@ -178,10 +178,6 @@ class _Sums:
             overall=Measured(coverage=float(coverage.mean()), width=float(width.mean())),
             by_column={name: Measured(coverage=c, width=w) for name, c, w in columns},
         )
-
-
-def _figures(found: Measured) -> dict[str, float]:
-    return {"coverage": found.coverage, "width": found.width}
 
 
 # Forecasts that need no network: what a network has to beat before it is worth anything.

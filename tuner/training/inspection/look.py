@@ -213,19 +213,9 @@ class Findings:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: a list of each kind."""
-        constant = asdict(self.constant_forecasts)
-        return {
-            "dead_parameters": [
-                {"name": each.name, "shape": list(each.shape)} for each in self.dead_parameters
-            ],
-            "constant_forecasts": {
-                key: list(value) if isinstance(value, tuple) else value
-                for key, value in constant.items()
-            },
-            "ignored_inputs": list(self.ignored_inputs),
-            "moved_by_others": self.moved_by_others,
-            "waits": [{"where": each.where, "what": each.what} for each in self.waits.found],
-        }
+        found = asdict(self)
+        del found["diverged"]
+        return found | {"waits": found["waits"]["found"]}
 
     def notices(self, model: str) -> tuple[str, ...]:
         """One line for each kind of finding: what it is, and what to do.
