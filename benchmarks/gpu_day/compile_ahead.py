@@ -30,7 +30,7 @@ from tuner.data.windows import to_device
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.spec.study_file import load_study_file
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 
 HIDDEN = (256, 128, 64, 32)

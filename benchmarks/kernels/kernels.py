@@ -26,8 +26,8 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.kernels.floors import FLOP_PER_S, PREDICTED_US, SHAPES, floors
 from benchmarks.kernels.launches import Hopper, recorded, resources
 from tuner.config import Precision
-from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.kernel_launch import samples_per_split
+from tuner.kernels import FusedTSMixer
+from tuner.kernels.kernel_launch import samples_per_split
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 IN_A_GRAPH = 10

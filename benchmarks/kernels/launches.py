@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import triton
 
-from tuner.models.fused.kernel_launch import without_warp_groups
+from tuner.kernels.kernel_launch import without_warp_groups
 
 
 class Launch(NamedTuple):

@@ -34,7 +34,7 @@ from benchmarks.shared.marked_sections import replaced
 if TYPE_CHECKING:
     from tuner.config import EpochRecord, RunConfig
     from tuner.data.windows import DeviceData
-    from tuner.training.result import FitResult
+    from tuner.training.run_state import FitResult
 
 HERE = Path(__file__).parent
 USUAL_S = 45.0

@@ -40,8 +40,7 @@ from tuner.models.names import LOOP, SHARED, social_names
 from tuner.models.registry import build_model
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file, studies_folder
-from tuner.training.clock import synchronizer
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import make_engine
 from tuner.trial.job import TimeLeft
 from tuner.trial.run import run_trial

@@ -36,7 +36,7 @@ from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord
 from tuner.study.transfer import restore
-from tuner.training.result import EpochRecord
+from tuner.training.run_state import EpochRecord
 from tuner.trial.job import TrialJob
 from tuner.worker.loop import Worker
 

@@ -35,8 +35,7 @@ from tuner.spec.study_file import load_study_file
 from tuner.training import FitResult, evaluate, fit
 from tuner.training.batching import Shuffles
 from tuner.training.checkpoint import CheckpointFiles
-from tuner.training.clock import synchronizer
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.pool import EnginePool
 

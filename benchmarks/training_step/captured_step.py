@@ -33,8 +33,7 @@ from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.models.registry import build_model
 from tuner.spec.study_file import load_study_file
-from tuner.training.clock import synchronizer
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import make_engine
 
 

@@ -66,8 +66,8 @@ def within_bounds() -> Iterator[None]:
 def few_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches here have at most five samples: a kernel need not look for 32 splits of them, each
     turn of a loop takes its time."""
-    monkeypatch.setattr("tuner.models.fused.kernel_launch.MOST_SPLITS", 8)
-    monkeypatch.setattr("tuner.models.fused.kernel_launch.COLUMN_SAMPLES", 4)
+    monkeypatch.setattr("tuner.kernels.kernel_launch.MOST_SPLITS", 8)
+    monkeypatch.setattr("tuner.kernels.kernel_launch.COLUMN_SAMPLES", 4)
 
 
 @pytest.fixture(scope="session")

@@ -23,12 +23,12 @@ from tests.support.fused_epochs import (
 from tests.support.traced_networks import guards_not_timed
 from tuner.config import Architecture, Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.branches import InPlace
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
+from tuner.models.tsmixer import InPlace
 from tuner.training.engines.captured import no_silent_fall_back
 from tuner.training.engines.eager import EagerEngine
-from tuner.training.engines.fused.fused_engine import FusedEngine
-from tuner.training.engines.fused.fused_step import RANDOM_STATE
+from tuner.training.engines.fused_engine import FusedEngine
+from tuner.training.engines.fused_step import RANDOM_STATE
 
 Configure = Callable[..., RunConfig]
 TRACED = "aot_eager"

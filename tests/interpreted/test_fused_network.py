@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from tuner.config import ModelShapes
+from tuner.kernels import FusedTSMixer
+from tuner.kernels.kernel_launch import COLUMN_SAMPLES, MOST_SPLITS
+from tuner.kernels.launch_order import Drawing, Launching
+from tuner.kernels.plan import layout_of, whole_of
 from tuner.models import dropout
-from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.kernel_launch import COLUMN_SAMPLES, MOST_SPLITS
-from tuner.models.fused.launch_order import Launching
-from tuner.models.fused.weights import layout_of, whole_of
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 SHAPES = ModelShapes(
@@ -137,8 +137,8 @@ def test_other_sizes_and_covariates_agree_too(
 
 def test_the_reference_job_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the splits of a batch that a GPU is given."""
-    monkeypatch.setattr("tuner.models.fused.kernel_launch.MOST_SPLITS", MOST_SPLITS)
-    monkeypatch.setattr("tuner.models.fused.kernel_launch.COLUMN_SAMPLES", COLUMN_SAMPLES)
+    monkeypatch.setattr("tuner.kernels.kernel_launch.MOST_SPLITS", MOST_SPLITS)
+    monkeypatch.setattr("tuner.kernels.kernel_launch.COLUMN_SAMPLES", COLUMN_SAMPLES)
     shapes = ModelShapes(
         input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17
     )
@@ -147,7 +147,7 @@ def test_the_reference_job_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sums_over_a_batch_agree_where_it_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five samples in splits of two."""
-    monkeypatch.setattr("tuner.models.fused.kernel_launch.MOST_SPLITS", 4)
+    monkeypatch.setattr("tuner.kernels.kernel_launch.MOST_SPLITS", 4)
     assert_agrees(FusedTSMixer(network(shapes=BARE, n_blocks=1)), inputs_of(BARE, 5))
 
 
@@ -185,13 +185,13 @@ def gradients_of(fused: FusedTSMixer, inputs: Inputs) -> list[Tensor]:
 def test_masks_have_the_rate_and_know_nothing_of_each_other() -> None:
     p = 0.3
     fused = FusedTSMixer(network(p=p))
-    from tuner.models.fused import kernel_launch as launch
+    from tuner.kernels import kernel_launch as launch
 
     plan, drawn = fused.plan, []
     for number in range(2):
         masks = torch.empty(40, plan.sizes.mask_record, dtype=torch.uint8)
         state = torch.tensor([fused.random_state[0].item(), number])
-        launch.draw_masks(launch.Drawing(masks, state, fused.n_dropped), Launching())
+        launch.draw_masks(Drawing(masks, state, fused.n_dropped), Launching())
         drawn.append(masks.float())
     n = drawn[0].numel()
     for mask in drawn:
@@ -207,7 +207,7 @@ def test_masks_have_the_rate_and_know_nothing_of_each_other() -> None:
 def test_evaluation_drops_nothing_and_takes_a_batch_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tuner.models.fused.network.WITHOUT_GRADIENT", 2)
+    monkeypatch.setattr("tuner.kernels.network.WITHOUT_GRADIENT", 2)
     model, inputs = network(p=0.5, n_blocks=1).eval(), inputs_of(SHAPES, 3)
     fused = FusedTSMixer(model)
     before = fused.random_state.clone()

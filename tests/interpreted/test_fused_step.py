@@ -22,11 +22,11 @@ from tests.support.fused_epochs import (
 )
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.fused.launch_order import Launching
+from tuner.kernels.launch_order import Launching
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.eager import EagerEngine
-from tuner.training.engines.fused.fused_engine import TritonEngine
-from tuner.training.engines.fused.fused_step import RANDOM_STATE
+from tuner.training.engines.fused_engine import TritonEngine
+from tuner.training.engines.fused_step import RANDOM_STATE
 from tuner.training.stage_marks import Stage
 
 Configure = Callable[..., RunConfig]
@@ -54,7 +54,7 @@ class Plain:
 
 @pytest.fixture(autouse=True)
 def _plain_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.training.engines.fused.fused_engine.FusedTSMixer", Plain)
+    monkeypatch.setattr("tuner.training.engines.fused_engine.FusedTSMixer", Plain)
 
 
 @pytest.mark.parametrize(("model", "clip"), [("original", 0.05), ("rmsnorm", 1e9)])
@@ -101,7 +101,7 @@ def test_validation_in_pieces_is_that_in_one(
     engine._validate()
     whole = float(engine._validation_loss_sum())
     monkeypatch.setattr(
-        "tuner.training.engines.fused.fused_engine.VALIDATION_BATCH", len(data.val) // 3 + 1
+        "tuner.training.engines.fused_engine.VALIDATION_BATCH", len(data.val) // 3 + 1
     )
     engine._validate()
     assert float(engine._validation_loss_sum()) == pytest.approx(whole, rel=1e-6)

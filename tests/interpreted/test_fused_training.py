@@ -22,8 +22,8 @@ from tests.support.fused_epochs import (
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.training.engines.eager import EagerEngine
-from tuner.training.engines.fused.fused_engine import TritonEngine
-from tuner.training.engines.fused.fused_step import RANDOM_STATE
+from tuner.training.engines.fused_engine import TritonEngine
+from tuner.training.engines.fused_step import RANDOM_STATE
 from tuner.training.stage_marks import Stage
 
 
@@ -60,7 +60,7 @@ def test_a_step_does_what_its_kernels_do_around_autograd(
     config = run_config("original", dropout=0.3, gradient_clip=0.5, batch_size=2)
     joined = one_step(TritonEngine(config, few, network(config, few)))
     # To the step it is any other network.
-    monkeypatch.setattr("tuner.training.engines.fused.fused_step.FusedTSMixer", int)
+    monkeypatch.setattr("tuner.training.engines.fused_step.FusedTSMixer", int)
     single = one_step(TritonEngine(config, few, network(config, few)))
     assert torch.equal(single._step._network.last_masks, joined._step._network.last_masks)
     assert torch.equal(single.state()[RANDOM_STATE], joined.state()[RANDOM_STATE])

@@ -12,7 +12,7 @@ import torch
 from tests.support.fused_epochs import network
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
-from tuner.training.engines.fused.fused_engine import TritonEngine
+from tuner.training.engines.fused_engine import TritonEngine
 
 
 def steps(engine: TritonEngine, learning_rate: float) -> list[torch.Tensor]:

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from tuner.data.windows import DeviceData
-from tuner.models.fused.weights import layout_of, whole_of
-from tuner.training.engines.fused.adamw import FlatAdamW, FlatParameters
-from tuner.training.engines.fused.fused_step import BLOCK, LossSum, gather, score
+from tuner.kernels.plan import layout_of, whole_of
+from tuner.kernels.step_kernels import BLOCK, FlatAdamW, FlatParameters, LossSum, gather, score
 from tuner.training.quantile_loss import quantile_loss
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ from tuner.data.prepare import prepare
 from tuner.data.source_kinds import DemoSource
 from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
-from tuner.models.fused.compile_only import Kernel
+from tuner.kernels.compile_only import Kernel
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.spec.study_file import StudyFile
@@ -87,7 +87,7 @@ def trained() -> tuple[RunConfig, TSMixer]:
 
 def kernels() -> dict[str, Kernel]:
     """By key, in the order in which a training launches them."""
-    from tuner.training.engines.fused.fused_engine import kernels_of
+    from tuner.training.engines.fused_engine import kernels_of
 
     config, model = trained()
     return kernels_of(config, data(), model, HOPPER)

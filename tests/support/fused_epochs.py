@@ -11,7 +11,7 @@ from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
 from tuner.training.engines.eager import EagerEngine
-from tuner.training.engines.fused.fused_engine import FusedEngine
+from tuner.training.engines.fused_engine import FusedEngine
 
 
 def network(config: RunConfig, data: DeviceData) -> TSMixer:

@@ -33,9 +33,9 @@ from tuner.models.names import LIBRARY, builtin_names, library_class
 from tuner.models.registry import build_model
 from tuner.spec.study_file import StudyFile, load_study_file
 from tuner.training.batching import Shuffles
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
-from tuner.training.engines.interface import Engine, Poll
+from tuner.training.engines.eager import Engine, Poll
 
 # Our engines as contenders: driven as `fit` drives them, without early stopping.
 

@@ -35,8 +35,8 @@ from tuner.errors import UsageError
 from tuner.models.registry import build_model
 from tuner.spec.study_file import StudyFile
 from tuner.training import evaluate, fit
-from tuner.training.checks import check_settings
 from tuner.training.engines.choose import choose_backend
+from tuner.training.fit import check_settings
 from tuner.trial.job import lost_context
 from tuner.verdict.stats.intervals import CONFIDENCE
 from tuner.verdict.stats.permutation import paired_t_interval

@@ -17,7 +17,7 @@ from pytorch_lightning import Callback, Trainer
 from tuner.bench.contender import Entry, Epoch, Job, KernelCount
 from tuner.config import Precision, RunConfig
 from tuner.errors import exit_code_of
-from tuner.training.determinism import seeded
+from tuner.training.clock import seeded
 
 COUNTED_STEP = 1
 """Kernels are counted in the second step of a training: the first creates the optimiser's state."""

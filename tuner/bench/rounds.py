@@ -18,7 +18,7 @@ from tuner.devices import Gpu
 from tuner.devices.gpu import nvml
 from tuner.devices.watch import NVML_PERIOD_S
 from tuner.errors import UsageError, first_line
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import out_of_memory
 from tuner.trial.job import lost_context
 
 # How busy the GPU is while a contender trains, as NVML says it.

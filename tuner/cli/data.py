@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tuner.data.prepare import DataFacts
     from tuner.data.proposal.file_layout import Guess
     from tuner.data.task import Task
-    from tuner.training.pace import Pace
+    from tuner.training.one_step import Pace
 
 
 # `tuner data check`: what a task's data is, before hours are spent on it.
@@ -125,7 +125,7 @@ def _pace(facts: DataFacts) -> Pace:
     from tuner.spec.study_file import load_study_file
 
     with nothing_collected():
-        from tuner.training.pace import pace_of
+        from tuner.training.one_step import pace_of
 
     file = load_study_file("original")
     return pace_of(

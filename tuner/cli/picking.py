@@ -74,9 +74,9 @@ class Picking:
 def picked(options: Picking, *, task: str, trust: bool = False) -> BestConfig:
     """The configuration that the options name."""
     from tuner.export.load import best_of, is_archive
-    from tuner.export.pick import asked
+    from tuner.export.pick import Asked
 
-    wanted = asked(
+    wanted = Asked(
         pick=options.pick.value,
         values=options.values and options.values.value,
         margin=margin_of(options.margin, "--margin"),

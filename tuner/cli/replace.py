@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from tuner.errors import UsageError
-from tuner.files.figure_mark import MARK
+from tuner.files.durable import MARK
 from tuner.files.plain import UNREADABLE, read_json
 
 Force = Annotated[

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
     from tuner.export.train import Failed, Recipe, Trained
     from tuner.training import EpochRecord
-    from tuner.training.naive_forecasts import BaselineScore
+    from tuner.training.forecast_quality import BaselineScore
 
 
 # What `tuner train` tells: how far it is, and what its seeds came to.
@@ -219,7 +219,7 @@ def _trained(options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores) -> E
     from tuner.data.windows import to_device
     from tuner.devices import Gpu, exclusive
     from tuner.export.train import Failed, best_of, loses_to, save_trained, train_seeds
-    from tuner.training.naive_forecasts import score_baselines
+    from tuner.training.forecast_quality import score_baselines
 
     task = _task(options.task, recipe)
     prepared = prepare(task, data_dir=data_folder(options.data_dir))

@@ -27,15 +27,13 @@ from tuner.data.windows import DeviceData
 from tuner.errors import TunerError, first_line
 from tuner.estimate.cost_model import size_of, steps_of_epoch
 from tuner.estimate.size_costs import MeasuredSize
-from tuner.models.fault import FAULTS, on_one_line
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import FAULTS, on_one_line, out_of_memory
 from tuner.models.registry import build_model
-from tuner.training.checks import check_settings
-from tuner.training.clock import synchronizer
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import make_engine
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
 from tuner.training.engines.measure import what_auto_means
+from tuner.training.fit import check_settings
 from tuner.training.run_state import peak_memory_of_process
 from tuner.worker.process import end_with
 

@@ -97,15 +97,9 @@ def bundle(
 
 def names_in(module: str, expression: str) -> list[Name]:
     """The top-level names of `module` that an expression refers to, as roots."""
-    return [
-        (module, name)
-        for name in _names(ast.parse(expression))
-        if name in _read(module).definitions
-    ] + [
-        _read(module).ours[name]
-        for name in _names(ast.parse(expression))
-        if name in _read(module).ours
-    ]
+    names, read = _names(ast.parse(expression)), _read(module)
+    own = [(module, name) for name in names if name in read.definitions]
+    return own + [read.ours[name] for name in names if name in read.ours]
 
 
 def entry_text(module: str, table: str, key: str) -> str:

@@ -85,14 +85,8 @@ class NetworkModule(PLForecastingModule):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)  # which looks the arguments up, to save them
-        del (
-            output_dim,
-            ff_size,
-            num_blocks,
-            activation,
-            norm_type,
-            normalize_before,
-        )  # the network's own affair
+        # The rest is the network's own affair.
+        del output_dim, ff_size, num_blocks, activation, norm_type, normalize_before
         shapes = ModelShapes(
             input_size=self.input_chunk_length,
             horizon=self.output_chunk_length,
@@ -144,11 +138,8 @@ def make_model(job: Job, *, own_norm: bool, **changes: Any) -> TSMixerModel:
     # Lightning counts validations where a study counts epochs.
     patience = math.ceil(job.patience / job.validate_every)
     stopping = EarlyStopping("val_loss", patience=patience, min_delta=job.min_delta)
-    sizes = {
-        "hidden_size": job.hidden_size,
-        "ff_size": job.hidden_size,
-        "dropout": job.dropout,
-    }
+    hidden = job.hidden_size
+    sizes = {"hidden_size": hidden, "ff_size": hidden, "dropout": job.dropout}
     given: dict[str, Any] = {
         **{name: size for name, size in sizes.items() if size is not None},
         "input_chunk_length": job.input_size,

@@ -12,7 +12,7 @@ from tuner.errors import UsageError, unknown_name
 from tuner.export import as_darts, as_neuralforecast, as_python
 from tuner.export.best_config import BestConfig, refuse_program
 from tuner.export.script_text import headline
-from tuner.files.toml_text import toml_key, toml_value
+from tuner.files.toml_file import toml_key, toml_value
 from tuner.models.names import social_names
 
 

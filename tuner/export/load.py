@@ -11,7 +11,7 @@ from typing import Any
 from tuner.data.task import Task, load_task
 from tuner.errors import TunerError, UsageError
 from tuner.export.best_config import BestConfig, to_config
-from tuner.export.pick import SAME_QUALITY, Asked, Picked, asked, how_chosen, pick_of_group
+from tuner.export.pick import SAME_QUALITY, Asked, Picked, how_chosen, pick_of_group
 from tuner.files.arguments import NUMBER, PATH, TEXT, TRUTH, WHOLE, takes_kinds
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file
@@ -87,7 +87,7 @@ def load_best(
     variant, task = None if variant is None else str(variant), str(task)
     storage, against = (None if each is None else str(each) for each in (storage, against))
     try:
-        wanted = asked(
+        wanted = Asked(
             pick=pick,
             values=values,
             margin=margin,

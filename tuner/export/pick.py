@@ -133,17 +133,43 @@ BY_NUMBER = "trial"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What somebody asks of a study."""
+    """What somebody asks of a study, where it goes together.
+
+    Raises:
+        UsageError: an unknown word, no number, or words that exclude each other.
+    """
 
     pick: str = SAME_QUALITY
-    values: Values | None = None
-    """None: expected ones, or where trials are too few for that, those of single runs, and it is
-    said."""
+    values: str | None = None
+    """One of `Values`. None: expected ones, or where trials are too few for that, those of single
+    runs, and it is said."""
     margin: float | None = None
     """None: the study's."""
     against: str | None = None
     bounds: Bounds = UNBOUNDED
     trial: int | None = None
+
+    def __post_init__(self) -> None:
+        pick, values = self.pick, self.values
+        if pick not in PICKS:
+            raise unknown_name("pick", pick, PICKS)
+        if values is not None and values not in list(Values):
+            raise unknown_name("kind of values", values, list(Values))
+        if any(bound is not None and math.isnan(bound) for bound in self.bounds):
+            raise UsageError("--max-time and --max-mql take a number; nan is none")
+        if pick != SAME_QUALITY:
+            for flag, said in (("--margin", self.margin), ("--against", self.against)):
+                if said is not None:
+                    raise UsageError(
+                        f"{flag} goes with --pick {SAME_QUALITY}, not with --pick {pick}"
+                    )
+        elif values not in (None, Values.EXPECTED):
+            raise UsageError(
+                f"--pick {SAME_QUALITY} goes by the model of all runs; --values {values} goes with "
+                "--pick mql, time or knee"
+            )
+        if self.margin is not None:
+            checked_margin(self.margin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,45 +198,6 @@ class Picked:
     """The answer for the study's own default, where another's was asked for and there is one."""
     notes: tuple[str, ...] = ()
     """What is not as somebody who does not read `why` will think."""
-
-
-def asked(
-    *,
-    pick: str,
-    values: str | None,
-    margin: float | None,
-    against: str | None,
-    bounds: Bounds,
-    trial: int | None,
-) -> Asked:
-    """The same, where it goes together.
-
-    Raises:
-        UsageError: an unknown word, no number, or words that exclude each other.
-    """
-    if pick not in PICKS:
-        raise unknown_name("pick", pick, PICKS)
-    if values is not None and values not in list(Values):
-        raise unknown_name("kind of values", values, list(Values))
-    if any(bound is not None and math.isnan(bound) for bound in bounds):
-        raise UsageError("--max-time and --max-mql take a number; nan is none")
-    if pick != SAME_QUALITY:
-        for flag, said in (("--margin", margin), ("--against", against)):
-            if said is not None:
-                raise UsageError(f"{flag} goes with --pick {SAME_QUALITY}, not with --pick {pick}")
-    elif values not in (None, Values.EXPECTED):
-        raise UsageError(
-            f"--pick {SAME_QUALITY} goes by the model of all runs; --values {values} goes with "
-            "--pick mql, time or knee"
-        )
-    return Asked(
-        pick=pick,
-        values=None if values is None else Values(values),
-        margin=None if margin is None else checked_margin(margin),
-        against=against,
-        bounds=bounds,
-        trial=trial,
-    )
 
 
 def pick_of(
@@ -242,7 +229,7 @@ def pick_of(
 def _same_quality(
     study: StudySnapshot, wanted: Asked, read_reference: Callable[[str], StudySnapshot]
 ) -> Picked:
-    margin = study.policy.counted_margin if wanted.margin is None else wanted.margin
+    margin = study.policy.counted_margin if wanted.margin is None else float(wanted.margin)
     model, own = model_of(study), None
     if wanted.against is None:
         answer = recommended(study, model, margin=margin, bounds=wanted.bounds)
@@ -283,7 +270,7 @@ def _own(
 
 
 def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
-    chosen_on = wanted.values or Values.EXPECTED
+    chosen_on = Values(wanted.values or Values.EXPECTED)
     notes: tuple[str, ...] = ()
     model = model_of(study) if chosen_on is Values.EXPECTED else None
     noted = _noted(study, wanted) if chosen_on is Values.EXPECTED else None

@@ -27,8 +27,7 @@ from tuner.spec.program import MODEL as PROGRAM
 from tuner.study.results import loses
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.engines.measure import what_auto_means
-from tuner.training.forecast_quality import ForecastQuality, forecast_quality
-from tuner.training.naive_forecasts import BaselineScore
+from tuner.training.forecast_quality import BaselineScore, ForecastQuality, forecast_quality
 from tuner.trial.run import git_revision, versions
 
 # What a training needs of a configuration, from a study or from the TOML file it was written to.

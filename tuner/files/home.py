@@ -16,6 +16,8 @@ import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from tuner.errors import TunerError
+
 CACHE, TRITON, INDUCTOR, NAME = "XDG_CACHE_HOME", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR", "USER"
 _LASTING = f"HOME, or {CACHE}, names a lasting place"
 
@@ -58,9 +60,8 @@ def guard_compiler_cache(environment: MutableMapping[str, str]) -> None:
     """
     if INDUCTOR in environment:
         return
-    with contextlib.suppress(
-        OSError, KeyError
-    ):  # no name, or no temporary folder: the compiler will say so
+    # No name, or no temporary folder: the compiler will say so.
+    with contextlib.suppress(OSError, KeyError):
         _guard(environment)
 
 
@@ -113,10 +114,38 @@ def _temporary_home() -> tuple[Path, str]:
     if _is_own(place, others_may=0):
         return place, ""
     once = Path(tempfile.mkdtemp(prefix="tuner-home-"))
-    return (
-        once,
-        (
-            f"{why}, and {place} is not this user's alone: caches of this command are in {once}; "
-            f"{_LASTING}"
-        ),
-    )
+    said = f"{why}, and {place} is not this user's alone: caches of this command are in {once}"
+    return once, f"{said}; {_LASTING}"
+
+
+# Folders in which nobody but this user can write or read.
+
+
+ALONE = 0o700
+
+
+class PrivateFolderError(TunerError):
+    """A folder that others could change, or that cannot be made (exit code 1)."""
+
+
+def private_folder(path: Path) -> Path:
+    """`path`, made for this user alone where it is missing. The folders above it are made as usual.
+
+    Raises:
+        PrivateFolderError: it cannot be made, is a link or no folder, belongs to somebody else, or
+            others may do more there than nothing.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=ALONE, exist_ok=True)
+        status = path.lstat()
+    except OSError as error:
+        raise PrivateFolderError(f"cannot make {path}: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise PrivateFolderError(f"{path} is no folder; remove it: rm {path}")
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        raise PrivateFolderError(
+            f"{path} is not this user's alone (mode {stat.S_IMODE(status.st_mode):04o}), and what "
+            f"lies there is executed; remove it: rm -r {path}"
+        )
+    return path

@@ -369,9 +369,8 @@ def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:
         elif annotation.model_config.get("extra") == "allow":
             hints = get_type_hints(annotation, include_extras=True)
             names = _field_names(hints["__pydantic_extra__"], location)
-    elif (
-        arguments and location
-    ):  # dict[str, X], list[X], tuple[X, ...]: X is the last type among the arguments
+    elif arguments and location:
+        # dict[str, X], list[X], tuple[X, ...]: X is the last type among the arguments.
         names = _field_names([a for a in arguments if a is not Ellipsis][-1], location[1:])
     return names
 
@@ -379,9 +378,8 @@ def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:
 def _field_names_of_union(members: Sequence[Any], location: Sequence[str | int]) -> list[str]:
     bare = [get_args(m)[0] if get_origin(m) is Annotated else m for m in members]
     models = [m for m in bare if isinstance(m, type) and issubclass(m, BaseModel)]
-    for (
-        model
-    ) in models:  # pydantic names the member by its tag, or by its class where there is no tag
+    # pydantic names the member by its tag, or by its class where there is no tag.
+    for model in models:
         tags = {model.__name__}
         for info in model.model_fields.values():
             if get_origin(info.annotation) is Literal:
@@ -393,3 +391,45 @@ def _field_names_of_union(members: Sequence[Any], location: Sequence[str | int])
         if names:
             return names
     return []
+
+
+# Values and keys as TOML writes them.
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+LEAST_WRITTEN_OUT = 0.02
+"""Smaller numbers are written with an exponent."""
+
+
+def toml_key(name: str) -> str:
+    """A key; in quotes where it needs them."""
+    return name if _BARE.fullmatch(name) else toml_value(name)
+
+
+def toml_value(value: Any) -> str:
+    """Text, a number, true or false, a list, or an inline table without its nulls.
+
+    Raises:
+        ValueError: a list holds a null, which TOML does not have, or a number is not finite.
+        TypeError: it is nothing that TOML has.
+    """
+    if isinstance(value, list | tuple):
+        if None in value:
+            raise ValueError("a list holds a null, which TOML does not have")
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, dict):
+        pairs = (f"{toml_value(k)} = {toml_value(v)}" for k, v in value.items() if v is not None)
+        return "{ " + ", ".join(pairs) + " }"
+    # As in JSON, but for characters beyond 16 bits, which JSON writes as a pair that TOML refuses,
+    # and DEL.
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
+
+
+def short_number(value: float) -> str:
+    """A finite number as a person writes it, the same when it is read: `1e-4`, not `0.0001`."""
+    text = repr(value)
+    if isinstance(value, int) or value == 0 or abs(value) >= LEAST_WRITTEN_OUT:
+        return text
+    mantissa, _, exponent = f"{value:e}".partition("e")
+    short = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return short if float(short) == value else text

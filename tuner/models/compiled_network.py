@@ -20,9 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from tuner.config import CompileMode, Precision
-from tuner.models.branches import Branches, Join
-from tuner.models.revin import WindowStatistics
-from tuner.models.tsmixer import TSMixer
+from tuner.models.layers import WindowStatistics
+from tuner.models.tsmixer import Branches, Join, TSMixer
 
 COMPILER = "inductor"
 

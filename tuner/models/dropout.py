@@ -13,7 +13,7 @@ evaluation, and in half precision these are PyTorch's own operations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -151,13 +151,16 @@ Stretch = Callable[[Tensor], Tensor]
 """A plane of one hour -> one that says the same at every hour, as a view."""
 
 
-class Elementwise(Protocol):
-    """On planes of either layout."""
+class Elementwise:
+    """On planes of either layout: one operation of PyTorch after the other."""
 
     def relu_dropout(
         self, x: Tensor, p: float, *, training: bool, stretch: Stretch | None = None
     ) -> Tensor:
         """dropout(relu(x)); with `stretch`, of `x` at every hour, each with a mask of its own."""
+        if stretch is None:
+            return relu_dropout(x, p, training=training)
+        return dropout(stretch(torch.relu(x)), p, training=training)
 
     def join(
         self, residual: Tensor, x: Tensor, p: float, norm: nn.Module, *, relu: bool, training: bool
@@ -172,21 +175,6 @@ class Elementwise(Protocol):
             relu: whether `x` goes through a ReLU first.
             training: whether anything is dropped.
         """
-
-
-class PlainElementwise:
-    """One operation of PyTorch after the other."""
-
-    def relu_dropout(
-        self, x: Tensor, p: float, *, training: bool, stretch: Stretch | None = None
-    ) -> Tensor:
-        if stretch is None:
-            return relu_dropout(x, p, training=training)
-        return dropout(stretch(torch.relu(x)), p, training=training)
-
-    def join(
-        self, residual: Tensor, x: Tensor, p: float, norm: nn.Module, *, relu: bool, training: bool
-    ) -> Tensor:
         if relu:
             added = residual + relu_dropout(x, p, training=training)
         else:

@@ -6,39 +6,19 @@ Time-first planes are (B, T, H), channel-first planes (B, H, T).
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from tuner.models.ops import middle_linear, middle_rms_norm, rows_linear
+from tuner.models.ops import middle_linear, middle_rms_norm, restore_level, rows_linear
 
 EPS = 1e-5
 """Added to the variance or mean square by every norm here (the reference's LayerNorm default)."""
 
-
-class Layout(Protocol):
-    """How a plane lies in memory, and which layers mix its two axes."""
-
-    feature_axis: int
-
-    def enter(self, series: Tensor) -> Tensor:
-        """(B, time, features), as data arrives -> a plane."""
-
-    def leave(self, plane: Tensor) -> Tensor:
-        """A plane -> (B, time, features)."""
-
-    def one_hour(self, static: Tensor) -> Tensor:
-        """(B, S) -> a plane of a single hour."""
-
-    def stretch(self, plane: Tensor, horizon: int) -> Tensor:
-        """A plane of one hour -> one that says the same at every hour of the horizon (a view)."""
-
-    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
-        """A layer applied to the features of every hour."""
-
-    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
-        """A layer applied to the hours of every feature."""
+LAST = 2
+"""The last axis of a plane."""
 
 
 class MiddleLinear(nn.Linear):
@@ -68,52 +48,45 @@ class PointwiseConv(nn.Conv1d):
         return middle_linear(input, self.weight.squeeze(-1), self.bias)
 
 
-class TimeFirst:
-    """(B, T, H): feature mixing is a plain Linear, time mixing permutes there and back."""
+class Layout:
+    """How a plane lies in memory, and which layers mix its two axes."""
 
-    feature_axis = 2
+    feature_axis: int
+    feature_linear: type[nn.Module]
+    """Applied to the features of every hour: `feature_linear(n_in, n_out)`."""
+    time_linear: type[nn.Module]
+    """Applied to the hours of every feature."""
 
     def enter(self, series: Tensor) -> Tensor:
-        return series
+        """(B, time, features), as data arrives -> a plane."""
+        return series if self.feature_axis == LAST else series.transpose(1, 2)
 
-    def leave(self, plane: Tensor) -> Tensor:
-        return plane
+    leave = enter
+    """A plane -> (B, time, features)."""
 
     def one_hour(self, static: Tensor) -> Tensor:
-        return static.unsqueeze(1)
+        """(B, S) -> a plane of a single hour."""
+        return static.unsqueeze(1 + LAST - self.feature_axis)
 
     def stretch(self, plane: Tensor, horizon: int) -> Tensor:
-        return plane.expand(-1, horizon, -1)
-
-    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
-        return RowsLinear(n_in, n_out)
-
-    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
-        return MiddleLinear(n_in, n_out)
+        """A plane of one hour -> one that says the same at every hour of the horizon (a view)."""
+        return plane.expand((-1, horizon, -1) if self.feature_axis == LAST else (-1, -1, horizon))
 
 
-class ChannelFirst:
+class TimeFirst(Layout):
+    """(B, T, H): feature mixing is a plain Linear, time mixing permutes there and back."""
+
+    feature_axis = LAST
+    feature_linear = RowsLinear
+    time_linear = MiddleLinear
+
+
+class ChannelFirst(Layout):
     """(B, H, T): feature mixing is a Conv1d of kernel 1, time mixing a Linear on the last axis."""
 
     feature_axis = 1
-
-    def enter(self, series: Tensor) -> Tensor:
-        return series.transpose(1, 2)
-
-    def leave(self, plane: Tensor) -> Tensor:
-        return plane.transpose(1, 2)
-
-    def one_hour(self, static: Tensor) -> Tensor:
-        return static.unsqueeze(2)
-
-    def stretch(self, plane: Tensor, horizon: int) -> Tensor:
-        return plane.expand(-1, -1, horizon)
-
-    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
-        return PointwiseConv(n_in, n_out)
-
-    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
-        return RowsLinear(n_in, n_out)
+    feature_linear = PointwiseConv
+    time_linear = RowsLinear
 
 
 class FeatureRMSNorm(nn.Module):
@@ -169,3 +142,68 @@ def feature_layer_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG
 def feature_batch_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG001
     """BatchNorm1d over a plane's features: statistics of batch and time, running ones in eval."""
     return nn.BatchNorm1d(n_features, eps=EPS)
+
+
+# Reversible instance normalisation: a window's level and spread are taken off and put back.
+
+
+class WindowStatistics(NamedTuple):
+    """Mean and standard deviation over time of each window and column, both (B, 1, C)."""
+
+    mean: Tensor
+    deviation: Tensor
+
+
+class ReversibleInstanceNorm(nn.Module):
+    """Normalises a window's target columns, and undoes it on the forecast. Keeps no statistics.
+
+    The affine step that follows the normalisation is applied by `after_projection`: see there.
+
+    Args:
+        n_targets: C, the columns that are normalised; others pass as they are.
+    """
+
+    def __init__(self, n_targets: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_targets))  # (C,)
+        self.bias = nn.Parameter(torch.zeros(n_targets))  # (C,)
+
+    def forward(self, targets: Tensor) -> tuple[Tensor, WindowStatistics]:
+        """(B, L, C) -> the same, of mean 0 and deviation 1 over L; statistics for `inverse`."""
+        # Two passes: more exact than one, and torch's variance in one is slow over this axis.
+        mean = targets.mean(dim=1, keepdim=True).detach()  # (B, 1, C)
+        centred = targets - mean
+        deviation = torch.sqrt(centred.square().mean(dim=1, keepdim=True) + EPS).detach()
+        return centred / deviation, WindowStatistics(mean, deviation)
+
+    def after_projection(self, projected: Tensor, projection: nn.Linear) -> Tensor:
+        """The affine step, taken after a linear layer over time instead of before it.
+
+        W (z w + b) + c = w (W z + c) + (b W1 + c (1 - w)): the same value, but on T hours instead
+        of L, and the normalised window needs no gradient, which saves the projection's largest
+        backward product.
+
+        Args:
+            projected: (B, T, K), `projection` of the normalised window, targets first of K columns.
+            projection: the layer from L to T hours.
+
+        Returns:
+            (B, T, K).
+        """
+        n_other = projected.shape[-1] - len(self.weight)
+        scale = functional.pad(self.weight, (0, n_other), value=1.0)  # (K,)
+        shift = torch.outer(projection.weight.sum(dim=1), self.bias) + torch.outer(
+            projection.bias, 1 - self.weight
+        )
+        return torch.addcmul(functional.pad(shift, (0, n_other)), projected, scale)
+
+    def inverse(self, forecast: Tensor, statistics: WindowStatistics) -> Tensor:
+        """(B, T, C, Q), normalised -> the same in the units of the window of these statistics.
+
+        Args:
+            forecast: (B, T, C, Q).
+            statistics: of the same B windows, as `forward` gave them.
+        """
+        return restore_level(
+            forecast, self.weight + EPS**2, self.bias, statistics.mean, statistics.deviation
+        )

@@ -13,9 +13,8 @@ from torch import nn
 from tuner.config import Architecture, ModelShapes
 from tuner.errors import UsageError, unknown_name
 from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
-from tuner.models.fault import FAULTS, on_one_line
+from tuner.models.fault import FAULTS, on_one_line, out_of_memory
 from tuner.models.names import names_own_code
-from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own_modules import module_by_name, module_from_file
 
 # Classes written for another library: which of their methods tuner does not call, and how to wrap

@@ -17,26 +17,78 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from tuner.config import ModelShapes
-from tuner.models.branches import Branches, InPlace, Join
-from tuner.models.dropout import Elementwise, PlainElementwise, add_dropout
+from tuner.models.dropout import Elementwise, add_dropout
 from tuner.models.layers import (
     ChannelFirst,
     Layout,
     MiddleLinear,
+    ReversibleInstanceNorm,
     TimeFirst,
+    WindowStatistics,
     channel_first_plane_norm,
     feature_batch_norm,
     feature_layer_norm,
     feature_rms_norm,
     time_first_plane_norm,
 )
-from tuner.models.revin import ReversibleInstanceNorm, WindowStatistics
+
+# Parts of a network that need not wait for each other: in place, or side by side on a GPU.
+
+
+Join = Callable[[], Tensor]
+"""Waits for a branch, on the stream that asks, and gives its result."""
+
+
+class Branches(Protocol):
+    """Runs a function now or beside what follows."""
+
+    def begin(self, function: Callable[[Tensor], Tensor], argument: Tensor) -> Join:
+        """Start `function(argument)`; its result is there once the returned function was called."""
+
+
+class InPlace:
+    """One after the other, on the current stream."""
+
+    def begin(self, function: Callable[[Tensor], Tensor], argument: Tensor) -> Join:
+        result = function(argument)
+        return lambda: result
+
+
+class SideStreams:
+    """Each branch on the next of `streams`.
+
+    Autograd runs the backward pass of every operation on the stream of its forward pass.
+
+    A tensor's memory belongs to the stream that allocated it, which may use it again as soon as the
+    last reference is gone, whatever other streams still do with it. So every tensor that crosses is
+    marked as used on the other side.
+    """
+
+    def __init__(self, streams: Sequence[torch.cuda.Stream]) -> None:
+        self._streams = streams
+        self._next = 0
+
+    def begin(self, function: Callable[[Tensor], Tensor], argument: Tensor) -> Join:
+        side = self._streams[self._next % len(self._streams)]
+        self._next += 1
+        side.wait_stream(torch.cuda.current_stream())
+        argument.record_stream(side)
+        with torch.cuda.stream(side):
+            result = function(argument)
+
+        def join() -> Tensor:
+            here = torch.cuda.current_stream()
+            here.wait_stream(side)
+            result.record_stream(here)
+            return result
+
+        return join
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +123,7 @@ class TimeMixing(nn.Module):
 
     def __init__(self, design: Design, sizes: MixingSizes, n_features: int) -> None:
         super().__init__()
-        self.elementwise: Elementwise = PlainElementwise()
+        self.elementwise = Elementwise()
         self.linear = design.layout.time_linear(sizes.horizon, sizes.horizon)
         self.dropout = sizes.dropout
         self.norm = design.norm(n_features, sizes.horizon)
@@ -93,7 +145,7 @@ class FeatureMixing(nn.Module):
     def __init__(self, design: Design, sizes: MixingSizes, n_in: int) -> None:
         super().__init__()
         layout, n_out = design.layout, sizes.hidden_size
-        self.elementwise: Elementwise = PlainElementwise()
+        self.elementwise = Elementwise()
         self.layout = layout
         self.widths = (
             [sizes.feed_forward_size] if n_in == n_out else [sizes.feed_forward_size, n_out]

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 
 from tuner.devices import Gpu, list_gpus
 from tuner.errors import first_line
-from tuner.models.fault import on_one_line
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import on_one_line, out_of_memory
 from tuner.profile.script_changes import READS, changed, of_torch, on_network, replaced
 from tuner.profile.script_hooks import EnoughError, Hooks, numbers_of
 from tuner.profile.script_profile import ORDER, Order, serve

@@ -22,7 +22,7 @@ from tuner.bench.entrants import stop_after
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError, first_line
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import out_of_memory
 from tuner.models.registry import build_model
 from tuner.profile.profile_records import (
     HOW,
@@ -37,10 +37,10 @@ from tuner.profile.profile_records import (
     seconds_between,
 )
 from tuner.training.batching import Shuffles
-from tuner.training.checks import check_settings
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
+from tuner.training.fit import check_settings
 from tuner.training.stage_marks import Mark, Stage, unmarked
 from tuner.trial.job import lost_context
 
@@ -194,10 +194,10 @@ def _engine(config: RunConfig, data: DeviceData, model: nn.Module, *, marked: bo
     engine = make_engine(config, data, model)
     if not marked or engine.backend is not Backend.TRITON:
         return engine
-    from tuner.models.fused.launch_order import Launching
+    from tuner.kernels.launch_order import Launching
     from tuner.models.tsmixer import TSMixer
     from tuner.training.engines.captured import capture_streams
-    from tuner.training.engines.fused.fused_engine import TritonEngine
+    from tuner.training.engines.fused_engine import TritonEngine
 
     engine.close()
     assert isinstance(model, TSMixer), "the fused kernels serve no other network"

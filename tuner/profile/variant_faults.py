@@ -21,10 +21,9 @@ from tuner.data.windows import DeviceData
 from tuner.models.fault import on_one_line
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
-from tuner.training.clock import synchronizer
-from tuner.training.determinism import arithmetic, seeded
-from tuner.training.inspection.dead_parts import Gradients
+from tuner.training.clock import arithmetic, seeded, synchronizer
 from tuner.training.inspection.host_waits import Waits, host_waits
+from tuner.training.inspection.look import Gradients
 from tuner.training.step import Step
 
 # Which calls of a forward pass need what others of them gave, by the graph that autograd keeps.

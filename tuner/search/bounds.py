@@ -123,62 +123,30 @@ class Bounds:
 
     def __init__(
         self,
-        curves: Sequence[Sequence[float]],
-        link: Link,
-        stopping: Stopping,
-        *,
-        deepest: int,
-        gain_quantile: float,
-        time_objective: str,
-        target_val_loss: float | None,
-    ) -> None:
-        """Takes finished curves; `deepest` is the last epoch that enough of them went beyond."""
-        self._link = link
-        self._stopping = stopping
-        self._deepest = deepest
-        self._gain_quantile = gain_quantile
-        self._objective = TimeObjective(time_objective)
-        self._target = -math.inf if target_val_loss is None else target_val_loss
-        self._lengths = np.array([len(curve) for curve in curves])
-        self._best = _running_best(curves, width=max(stopping.max_epochs, int(self._lengths.max())))
-        self._known: dict[int, list[float]] = {}
-
-    @property
-    def deepest(self) -> int:
-        """The last epoch that enough finished curves went beyond."""
-        return self._deepest
-
-    @staticmethod
-    def of(
         trials: Sequence[FinishedTrial],
         stopping: Stopping,
         caution: Caution,
         *,
         time_objective: str,
         target_val_loss: float | None,
-    ) -> Bounds | None:
-        """The bounds that these trials give; None where too few curves say anything."""
+    ) -> None:
         curves = [curve for trial in trials for curve in trial.curves if curve]
         # An epoch that too few curves went beyond says too little: later ones are judged by the
         # last that does.
         longest = sorted(map(len, curves), reverse=True)[: caution.min_curves]
-        deepest = longest[-1] - 1 if longest else 0
-        if deepest <= 0:
-            return None
-        link = Link.fitted(
+        self.deepest = longest[-1] - 1
+        """The last epoch that enough finished curves went beyond; 0 where too few say anything."""
+        self._link = Link.fitted(
             [statistics.median(min(curve) for curve in trial.curves if curve) for trial in trials],
             [trial.values[1] for trial in trials],
             quantile=caution.link_quantile,
         )
-        return Bounds(
-            curves,
-            link,
-            stopping,
-            deepest=deepest,
-            gain_quantile=caution.gain_quantile,
-            time_objective=time_objective,
-            target_val_loss=target_val_loss,
-        )
+        self._stopping, self._gain_quantile = stopping, caution.gain_quantile
+        self._objective = TimeObjective(time_objective)
+        self._target = -math.inf if target_val_loss is None else target_val_loss
+        self._lengths = np.array([len(curve) for curve in curves])
+        self._best = _running_best(curves, width=max(stopping.max_epochs, int(self._lengths.max())))
+        self._known: dict[int, list[float]] = {}
 
     def ends(self, losses: Sequence[float], elapsed_s: Sequence[float]) -> list[Point]:
         """The staircase of optimistic ends: (seconds, MQL),
@@ -245,7 +213,7 @@ class Bounds:
         gained before it.
         """
         if epoch not in self._known:
-            at = min(epoch, self._deepest)
+            at = min(epoch, self.deepest)
             last = [last for _, last in _steps(self._stopping.max_epochs - epoch)]
             best = self._best[self._lengths > at]
             now, half = best[:, at - 1], best[:, max(1, at // 2) - 1]

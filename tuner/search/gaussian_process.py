@@ -10,12 +10,18 @@ Sources: Rasmussen and Williams (2006), chapters 2 and 5.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
 
 Array = np.ndarray[Any, Any]
 
@@ -212,3 +218,28 @@ def _settings(x: Array, z: Array) -> tuple[Array, float, float]:
         iterations=_ITERATIONS,
     )
     return np.exp(theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1]) + JITTER
+
+
+# Linear algebra in one thread.
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """In here, or in a function that it decorates, NumPy and SciPy use one thread of this process;
+    torch keeps its own.
+    """
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """Those with threads that this process has loaded by now, the first time that somebody asks.
+    To look for them takes milliseconds: in a process with torch, Ray and others as long as to
+    suggest a trial.
+    """
+    # Here: not everybody who names a model asks it. SciPy has threads of its own to be limited.
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -68,9 +68,8 @@ def _tpe(asked: Asked) -> BaseSampler:
 
 
 def _improvement(asked: Asked) -> BaseSampler:
-    from tuner.search.acquisition import (
-        ImprovementSampler,  # scipy's optimiser: a command line that only names it waits
-    )
+    # scipy's optimiser: a command line that only names it waits.
+    from tuner.search.acquisition import ImprovementSampler
 
     return ImprovementSampler(
         asked.space, seed=asked.seed, corner=asked.corner, default=asked.default

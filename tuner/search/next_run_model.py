@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,10 @@ from tuner.search.gaussian_process import (
     centre_and_scale,
     matern,
     most_probable,
+    one_thread,
     unlikely,
 )
-from tuner.search.one_thread import one_thread
-from tuner.search.past_runs import Configurations, PastRun, Place
+from tuner.search.past_runs import Configurations, PastRun, Place, some_of
 
 # A Gaussian process for configurations that ran once, or several times: what a figure is at each
 # of them, and how surely, all together.
@@ -84,13 +84,7 @@ def believed(data: Repeated) -> Belief:
     from scipy.linalg import cho_factor, cho_solve
 
     centre, scale = centre_and_scale(data.mean)
-    scaled = Repeated(
-        where=data.where,
-        mean=(data.mean - centre) / scale,
-        runs=data.runs,
-        squares=data.squares / scale**2,
-        length=data.length,
-    )
+    scaled = replace(data, mean=(data.mean - centre) / scale, squares=data.squares / scale**2)
     settings = probable_settings(_some_of(scaled), _ITERATIONS)
     noise = settings.noise(scaled.length)
     of_means = noise / scaled.runs
@@ -140,14 +134,7 @@ def _some_of(data: Repeated) -> Repeated:
     often = most_first[: min(GP_ROWS // 2, int((data.runs > 1).sum()))]
     others = np.setdiff1d(np.arange(n), often)
     spread = others[np.linspace(0, len(others) - 1, GP_ROWS - len(often)).round().astype(int)]
-    rows = np.sort(np.concatenate([often, spread]))
-    return Repeated(
-        where=data.where[rows],
-        mean=data.mean[rows],
-        runs=data.runs[rows],
-        squares=data.squares[rows],
-        length=data.length[rows],
-    )
+    return some_of(data, np.sort(np.concatenate([often, spread])))
 
 
 def probable_settings(data: Repeated, iterations: int) -> Settings:

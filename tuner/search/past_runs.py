@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tuner.config import Value
 from tuner.spec.margin import TOO_MUCH
 from tuner.spec.space import SearchSpace
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Array = np.ndarray[Any, Any]
 Place = tuple[float, ...]
@@ -89,14 +92,7 @@ class Configurations:
 
     def taken(self, rows: Array) -> Configurations:
         """Some of them, the default among them."""
-        return Configurations(
-            where=self.where[rows],
-            runs=self.runs[rows],
-            mean=self.mean[rows],
-            squares=self.squares[rows],
-            length=self.length[rows],
-            default=int(np.flatnonzero(rows == self.default)[0]),
-        )
+        return replace(some_of(self, rows), default=int(np.flatnonzero(rows == self.default)[0]))
 
     @property
     def places(self) -> list[Place]:
@@ -132,6 +128,16 @@ class Configurations:
             found.mean[i] = (found.runs[i] * found.mean[i] + count * believed) / total
             found.runs[i] = total
         return found
+
+
+Rows = TypeVar("Rows", bound="DataclassInstance")
+
+
+def some_of(table: Rows, rows: Array) -> Rows:
+    """These rows of a record whose arrays have a row for each configuration."""
+    columns = {each.name: getattr(table, each.name) for each in fields(table)}
+    taken = {name: of[rows] for name, of in columns.items() if isinstance(of, np.ndarray)}
+    return replace(table, **taken)
 
 
 def rows_of(past: Sequence[PastRun]) -> dict[Place, int]:

@@ -90,13 +90,14 @@ class Pruner:
         self._front = [front[i] for i in front_indices([trial.values for trial in front])]
         self._bounds: Bounds | None = None
         if len(usable) >= self._caution.min_finished and self._front:
-            self._bounds = Bounds.of(
+            bounds = Bounds(
                 usable,
                 stopping,
                 self._caution,
                 time_objective=time_objective,
                 target_val_loss=target_val_loss,
             )
+            self._bounds = bounds if bounds.deepest > 0 else None
         self.ready = self._bounds is not None
 
     @property

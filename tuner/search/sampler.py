@@ -21,9 +21,9 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.config import Value
 from tuner.record import Recorded
 from tuner.search.cube import WholeSpaceSampler
+from tuner.search.gaussian_process import one_thread
 from tuner.search.history import TrialHistory, known_params
 from tuner.search.methods import Asked, Method, method_of
-from tuner.search.one_thread import one_thread
 from tuner.search.past_runs import place_of
 from tuner.search.reshaped_trials import corner_of
 from tuner.spec.definition import StudyDefinition

@@ -13,7 +13,7 @@ from typing import Any
 from tuner.config import OF_THE_TASK, OF_TRAINING
 from tuner.display.text import command_line, shown
 from tuner.files.plain import check_plain, excerpt
-from tuner.files.toml_text import short_number, toml_key, toml_value
+from tuner.files.toml_file import short_number, toml_key, toml_value
 from tuner.models.constructor import Argument, Constructor, Kind, Plain
 from tuner.models.names import LIBRARY
 from tuner.models.of_neuralforecast.auto_space import study_of_library

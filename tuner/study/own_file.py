@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from tuner.data.cache import user_cache
 from tuner.errors import DataError, UsageError
 from tuner.files.durable import open_plain, read_regular, write_durably
-from tuner.files.private_folder import PrivateFolderError, private_folder
+from tuner.files.home import PrivateFolderError, private_folder
 from tuner.models.names import names_file
 from tuner.models.own_modules import files_beside, imported_names, lies_in
 from tuner.spec.definition import StudyDefinition

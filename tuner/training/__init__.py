@@ -3,6 +3,6 @@
 from tuner.config import EpochRecord
 from tuner.training.evaluate import Evaluation, evaluate
 from tuner.training.fit import fit
-from tuner.training.result import FitResult
+from tuner.training.run_state import FitResult
 
 __all__ = ["EpochRecord", "Evaluation", "FitResult", "evaluate", "fit"]

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import safetensors.torch
 import torch
@@ -29,7 +29,7 @@ from tuner.config import EpochRecord
 from tuner.errors import first_line
 from tuner.files.durable import is_full, read_regular, write_durably
 from tuner.training.batching import Shuffles
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
 from tuner.training.model_state import Snapshot, copy_all, copy_together
 
 FORMAT = "tuner checkpoint 1"
@@ -94,25 +94,6 @@ class Checkpoint:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Checkpoints(Protocol):
-    """Where `fit` leaves checkpoints, and finds those of an earlier attempt at this training."""
-
-    def usable(self, *, at_most: int) -> Iterator[Checkpoint]:
-        """Those that can be read, the newest first; `at_most` bytes of tensors each."""
-
-    def refuse(self, checkpoint: Checkpoint, why: str) -> None:
-        """Told of one that could be read and does not fit."""
-
-    def due(self) -> bool:
-        """Whether one should be written now."""
-
-    def worth(self, elapsed_s: float) -> bool:
-        """Whether a training with so many seconds on its clock is to leave any at all."""
-
-    def save(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
-        """Writes one. What it cannot write it reports, and goes on."""
-
-
 @dataclass(slots=True, kw_only=True)
 class CheckpointFiles:
     """The checkpoints of one training in a folder.
@@ -135,12 +116,15 @@ class CheckpointFiles:
     _last: float = field(default_factory=time.monotonic)
 
     def due(self) -> bool:
+        """Whether one should be written now."""
         return self.every_s > 0 and time.monotonic() - self._last >= self.every_s
 
     def worth(self, elapsed_s: float) -> bool:
+        """Whether a training with so many seconds on its clock is to leave any at all."""
         return elapsed_s >= self.least_s
 
     def save(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+        """Writes one. What it cannot write it reports, and goes on."""
         path = self.folder / f"{self.stem}-epoch-{progress.epoch:06d}.safetensors"
         self._last = time.monotonic()
         try:
@@ -159,6 +143,7 @@ class CheckpointFiles:
             old.unlink(missing_ok=True)
 
     def usable(self, *, at_most: int) -> Iterator[Checkpoint]:
+        """Those that can be read, the newest first; `at_most` bytes of tensors each."""
         for path in self._files():
             try:
                 yield from_bytes(read_regular(path, at_most=at_most + HEADER_BYTES), self.identity)
@@ -166,6 +151,7 @@ class CheckpointFiles:
                 _log.warning("the checkpoint %s is not used: %s", path, error)
 
     def refuse(self, checkpoint: Checkpoint, why: str) -> None:
+        """Told of one that could be read and does not fit."""
         _log.warning(
             "the checkpoint of epoch %d in %s is not used: %s",
             checkpoint.progress.epoch,
@@ -252,7 +238,7 @@ class Checkpointer:
 
     def __init__(
         self,
-        files: Checkpoints,
+        files: CheckpointFiles,
         engine: Engine,
         best: Snapshot,
         shuffles: Shuffles,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +12,9 @@ from torch import Tensor, nn
 from tuner.config import Objective
 from tuner.data.prepare import TestWindows, blocks_of
 from tuner.data.windows import DeviceData, DeviceSplit
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import out_of_memory
 from tuner.training.batching import batches
-from tuner.training.determinism import exact_fp32
+from tuner.training.clock import exact_fp32
 from tuner.training.engines.captured import VALIDATION_BATCH
 from tuner.training.forecasts import forecasts_of
 from tuner.training.quantile_loss import (
@@ -98,10 +97,9 @@ def evaluate(
     model.eval()
     try:
         with exact_fp32(), torch.no_grad():
-            scored = _scored(data)
             means: list[Tensor] = []
             for split, chosen in _parts(data, windows):
-                losses = _window_losses(model, data, split, chosen, scored, make_room)
+                losses = _window_losses(model, data, split, chosen, make_room)
                 means += _means(losses, data, split.series_index[chosen])
             found = torch.stack(means).tolist()
     finally:
@@ -167,27 +165,11 @@ def _evaluation(
     )
 
 
-class _Scored(NamedTuple):
-    """What is scored of a forecast: places of the levels, (E,), and the levels, (E,) float64."""
-
-    places: Tensor
-    levels: Tensor
-
-
-def _scored(data: DeviceData) -> _Scored:
-    device = data.minimum.device
-    return _Scored(
-        torch.tensor(data.task.eval_index, device=device),
-        torch.tensor(data.task.eval_quantiles, device=device, dtype=torch.float64),
-    )
-
-
 def _window_losses(
     model: nn.Module,
     data: DeviceData,
     split: DeviceSplit,
     chosen: Tensor,
-    scored: _Scored,
     make_room: Callable[[], bool] | None,
 ) -> Tensor:
     """(N, 1 + C), float64: of each chosen window its score, and the MQL of each column; in passes
@@ -197,7 +179,7 @@ def _window_losses(
     size = max(BATCH, min(VALIDATION_BATCH, len(chosen))) if on_cuda else BATCH
     while True:
         try:
-            return _losses_in_passes(model, data, split, chosen, scored, size)
+            return _losses_in_passes(model, data, split, chosen, size)
         except Exception as error:
             if not on_cuda or out_of_memory(error) is None:
                 raise
@@ -215,16 +197,17 @@ def _losses_in_passes(
     data: DeviceData,
     split: DeviceSplit,
     chosen: Tensor,
-    scored: _Scored,
     size: int,
 ) -> Tensor:
-    losses = []
+    device, losses = data.minimum.device, []
+    places = torch.tensor(data.task.eval_index, device=device)
+    levels = torch.tensor(data.task.eval_quantiles, device=device, dtype=torch.float64)
     for index in batches(chosen, size):
-        prediction, target = forecasts_of(model, data, split, index, scored.places)
+        prediction, target = forecasts_of(model, data, split, index, places)
         series = split.series_index[index]
-        columns = mean_quantile_loss_per_column(prediction, target, scored.levels)
+        columns = mean_quantile_loss_per_column(prediction, target, levels)
         unit = data.change[series] if data.task.objective is Objective.SCALED else None
-        whole = mean_quantile_loss_per_window(prediction, target, scored.levels, unit)
+        whole = mean_quantile_loss_per_window(prediction, target, levels, unit)
         losses.append(torch.cat([whole.unsqueeze(1), columns], dim=1))
     return torch.cat(losses)
 

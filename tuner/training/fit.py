@@ -11,25 +11,127 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from tuner.config import EpochRecord, Hyperparameters, RunConfig, StopReason
+from tuner.config import EpochRecord, Hyperparameters, ModelShapes, RunConfig, StopReason
 from tuner.data.windows import DeviceData
-from tuner.errors import first_line
-from tuner.models.out_of_memory import out_of_memory
+from tuner.devices.backend_rules import why_not_together
+from tuner.errors import UsageError, first_line
+from tuner.files.arguments import refuse_truths
+from tuner.models.fault import out_of_memory
 from tuner.models.registry import build_model
 from tuner.training.batching import Shuffles
-from tuner.training.checkpoint import Checkpoint, Checkpointer, Checkpoints
-from tuner.training.checks import check_settings
-from tuner.training.clock import Clock, synchronizer
-from tuner.training.determinism import arithmetic, seeded
-from tuner.training.engine_in_use import ready_engine
-from tuner.training.engines.choose import resolve_backend
-from tuner.training.engines.interface import Engine, TrainedEpoch
-from tuner.training.engines.pool import EnginePool
+from tuner.training.checkpoint import Checkpoint, Checkpointer, CheckpointFiles
+from tuner.training.clock import Clock, arithmetic, seeded, synchronizer
+from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
+from tuner.training.engines.eager import Engine, TrainedEpoch
+from tuner.training.engines.pool import EnginePool, Lent
 from tuner.training.model_state import Snapshot
 from tuner.training.own_term import losses_in_words, skipped_in_words
-from tuner.training.result import FitResult
-from tuner.training.run_state import RunState
+from tuner.training.run_state import FitResult, RunState
 from tuner.training.step import skipped_all
+
+# Settings with which no training is possible.
+
+
+def check_settings(config: RunConfig, shapes: ModelShapes) -> None:
+    """Raises UsageError for settings with which no training is possible."""
+    refuse_truths(config)
+    h = config.hyperparameters
+    for name, value in (("batch_size", h.batch_size), ("accumulate", config.accumulate)):
+        if value < 1:
+            raise UsageError(f"{name} must be at least 1, not {value}")
+    if not h.learning_rate > 0:
+        raise UsageError(f"learning_rate must be above 0, not {h.learning_rate}")
+    if not h.weight_decay >= 0:
+        raise UsageError(f"weight_decay must be at least 0, not {h.weight_decay}")
+    if (problem := why_not_together(config.training)) is not None:
+        raise UsageError(problem)
+    if h.input_size not in (None, shapes.input_size):
+        raise UsageError(
+            f"input_size is {h.input_size}, the windows have {shapes.input_size} rows of past; "
+            f"give data.seeing({h.input_size})"
+        )
+
+
+# The engine of one training: made for it or lent by a pool, and what becomes of it at the end.
+
+
+SOUND = (
+    StopReason.CONVERGED,
+    StopReason.EPOCH_LIMIT,
+    StopReason.TIME_LIMIT,
+    StopReason.PRUNED,
+    StopReason.INTERRUPTED,
+)
+"""Ends of a training after which its engine may serve another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInUse:
+    """An engine, warmed up, and whose it is.
+
+    Attributes:
+        engine: what trains.
+        model: the training's own network: the engine's, or on the CPU where that is lent.
+        pool: who lent it, and what it lent; None where the engine is this training's alone.
+    """
+
+    engine: Engine
+    model: nn.Module
+    pool: tuple[EnginePool, Lent] | None
+
+    def finish(self, best: Snapshot, state: RunState, reason: StopReason) -> nn.Module:
+        """The training's network with the best epoch's weights; the engine's memory is given back.
+
+        The network shares no memory with an engine that another training may get.
+        """
+        if self.pool is None:
+            self.engine.close()
+            if state.best is not None:
+                best.restore(self.model)
+            return self.model.eval()
+        if state.best is None:
+            best.take(self.engine.model)
+        best.give_to(self.model)
+        pool, lent = self.pool
+        if reason in SOUND:
+            pool.take_back(lent, peak_bytes=state.peak_memory_bytes())
+        else:
+            lent.engine.discard()
+        return self.model.eval()
+
+
+def ready_engine(
+    state: RunState, data: DeviceData, model: nn.Module, pool: EnginePool | None
+) -> EngineInUse:
+    """The engine, warmed up: set-up is over.
+
+    Args:
+        state: of the training; told what runs, and what memory is not its own.
+        data: on its device.
+        model: the training's network.
+        pool: asked for an engine first.
+
+    Raises:
+        UsageError: a backend this device does not have.
+    """
+    config = state.config
+    state.backend, state.fallback = choose_backend(config, data.shapes, model, state.device)
+    state.n_parameters = sum(p.numel() for p in model.parameters())
+    lent = None if pool is None else pool.lend(config, data, model)
+    if pool is not None:
+        state.others_bytes = pool.n_bytes
+    if pool is not None and lent is not None:
+        state.earlier_peak_bytes = lent.peak_bytes
+        used = EngineInUse(lent.engine, model, (pool, lent))
+    else:
+        made = make_engine(config, data, model.to(state.device))
+        used = EngineInUse(made, model, None)
+        made.warm_up()
+    state.backend, state.fallback = used.engine.backend, used.engine.fallback
+    state.clock.synchronize()
+    state.end_setup()
+    return used
+
 
 # The device's memory before a training, and after one for which there was not enough.
 
@@ -115,7 +217,7 @@ def fit(
     on_epoch: OnEpoch | None = None,
     should_stop: ShouldStop | None = None,
     model: nn.Module | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: CheckpointFiles | None = None,
     on_resume: Callable[[Checkpoint], None] | None = None,
     engines: EnginePool | None = None,
     on_clock: Callable[[bool], None] = lambda _runs: None,
@@ -167,16 +269,11 @@ def fit(
         told = on_epoch, should_stop, checkpoints, on_resume
         return _result(_Training(data, state, *told, pool), model)
 
-    return _beside(engines if model is None else None, trained)
-
-
-def _beside(
-    engines: EnginePool | None, trained: Callable[[EnginePool | None], FitResult]
-) -> FitResult:
-    """A training beside kept engines; without them where there was no memory for it beside them."""
-    result = trained(engines)
+    pool = engines if model is None else None
+    result = trained(pool)
     ran_out = result.stopped_by is StopReason.OUT_OF_MEMORY and not result.context_lost
-    return trained(None) if ran_out and engines is not None and engines.empty() else result
+    # Without kept engines where there was no memory for it beside them.
+    return trained(None) if ran_out and pool is not None and pool.empty() else result
 
 
 def _result(training: _Training, model: nn.Module | None) -> FitResult:
@@ -218,7 +315,7 @@ class _Training:
     state: RunState
     on_epoch: OnEpoch | None
     should_stop: ShouldStop | None
-    checkpoints: Checkpoints | None
+    checkpoints: CheckpointFiles | None
     on_resume: Callable[[Checkpoint], None] | None
     engines: EnginePool | None
 

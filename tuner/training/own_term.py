@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from tuner.config import RunConfig
 from tuner.data.windows import Batch, DeviceData
 from tuner.errors import UsageError
-from tuner.models.fault import FAULTS, on_one_line
-from tuner.models.out_of_memory import out_of_memory
+from tuner.models.fault import FAULTS, on_one_line, out_of_memory
 from tuner.models.own import load_named
-from tuner.training.determinism import unchanged_randomness
+from tuner.training.clock import unchanged_randomness
 
 # What a user adds to the training loss: the call of the term, in the units of the data.
 
@@ -49,73 +48,7 @@ class TermError(ValueError):
     """What is wrong with a term or with its value, in one line."""
 
 
-class AddedTerm:
-    """`weight` x the user's term, of forecasts and windows in the units of the data.
-
-    All that it is given is in the precision of the weights of the network, also where the forward
-    pass was in 16 bits.
-
-    Args:
-        call: `call(forecast (B, T, C, Q), past (B, L, C + P + F), future (B, T, F) or None, target
-            (B, T, C)) -> scalar`.
-        weight: of its value.
-        minimum: (series, C + P + F), float64: what 0 stands for, of each column.
-        scale: (series, C + P + F), float64: what 1 is more.
-        sizes: C and F.
-        dtype: of the weights of the network.
-    """
-
-    def __init__(
-        self,
-        call: Callable[..., Any],
-        weight: float,
-        minimum: Tensor,
-        scale: Tensor,
-        sizes: tuple[int, int],
-        dtype: torch.dtype,
-    ) -> None:
-        self.call, self.weight = call, weight
-        self.minimum, self.scale = minimum.to(dtype), scale.to(dtype)
-        self.n_targets, self.n_future = sizes
-
-    def __call__(self, prediction: Tensor, window: Any, series: Tensor) -> Tensor:
-        """The weighted value, a scalar.
-
-        Args:
-            prediction: (B, T, C, Q), scaled.
-            window: with `past`, `future` and `target`, scaled.
-            series: (B,), the number of the series of each window.
-
-        Raises:
-            TermError: the value is no scalar.
-        """
-        return self.weight * self.value(prediction, window, series)
-
-    def value(self, prediction: Tensor, window: Any, series: Tensor) -> Tensor:
-        """The same before it is weighted."""
-        minimum, scale = self.minimum[series].unsqueeze(1), self.scale[series].unsqueeze(1)
-        lowest, unit = minimum[..., : self.n_targets], scale[..., : self.n_targets]
-        first = minimum.shape[-1] - self.n_future
-        future = window.future
-        if future is not None:
-            future = future * scale[..., first:] + minimum[..., first:]
-        value = self.call(
-            prediction * unit.unsqueeze(-1) + lowest.unsqueeze(-1),
-            window.past * scale + minimum,
-            future,
-            window.target * unit + lowest,
-        )
-        if not isinstance(value, Tensor):
-            raise TermError(f"it returned {type(value).__name__}; expected a tensor of one number")
-        if value.shape != () or not value.is_floating_point():
-            raise TermError(
-                f"it returned a tensor of shape {tuple(value.shape)} and {value.dtype}; expected "
-                "one number, such as a mean over all: .mean()"
-            )
-        return value.to(prediction.dtype)
-
-
-def callable_term(found: Any, facts: TermFacts, device: torch.device) -> Callable[..., Any]:
+def callable_term(found: Any, facts: TermFacts, device: torch.device) -> Term:
     """A function as it is; of a class, an object that is made with the facts, on the device.
 
     Raises:
@@ -128,7 +61,7 @@ def callable_term(found: Any, facts: TermFacts, device: torch.device) -> Callabl
             raise TermError(OWN_WEIGHTS)
     if not callable(made):
         raise TermError(f"it is no function and no class: {type(made).__name__}")
-    call: Callable[..., Any] = made
+    call: Term = made
     return call
 
 
@@ -163,25 +96,84 @@ NOISE = 0.1
 no residual is exactly 0 there, where a root has no gradient."""
 
 
-class OwnTerm:
-    """An `AddedTerm` whose faults name it.
+Term = Callable[..., Any]
 
-    Raises:
-        UsageError: whatever the term raises, or a value that is no scalar.
+
+class OwnTerm:
+    """`weight` x the user's term, of forecasts and windows in the units of the data.
+
+    All that it is given is in the precision of the weights of the network, also where the forward
+    pass was in 16 bits.
+
+    Args:
+        name: what faults name.
+        call: `call(forecast (B, T, C, Q), past (B, L, C + P + F), future (B, T, F) or None, target
+            (B, T, C)) -> scalar`.
+        weight: of its value.
+        data: on its device.
+        dtype: of the weights of the network.
     """
 
-    def __init__(self, name: str, added: AddedTerm) -> None:
-        self.name, self.added = name, added
+    def __init__(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        weight: float,
+        data: DeviceData,
+        dtype: torch.dtype,
+    ) -> None:
+        self.name, self.call, self.weight, self.dtype = name, call, weight, dtype
+        s = data.shapes
+        self.n_targets, self.n_future = s.n_targets, s.n_future
+        width = s.n_targets + s.n_past + s.n_future
+        minimum = torch.cat([data.minimum, data.covariate_minimum], dim=1)
+        scale = torch.cat([data.scale, data.covariate_scale], dim=1)
+        # (series, C + P + F): what 0 stands for, of each column, and what 1 is more.
+        self.minimum = with_calendar(minimum, 0.0, width).to(dtype)
+        self.scale = with_calendar(scale, 1.0, width).to(dtype)
 
     def __call__(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Weighted: a scalar, in the precision of the prediction."""
-        return self.added.weight * self.value(prediction, batch)
+        return self.weight * self.value(prediction, batch)
 
     def value(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """The same before it is weighted."""
+        """The same before it is weighted.
+
+        Args:
+            prediction: (B, T, C, Q), scaled.
+            batch: gathered with its series.
+
+        Raises:
+            UsageError: whatever the term raises, or a value that is no scalar.
+        """
         assert batch.series is not None, "gathered for a term"
         with named_faults(self.name):
-            return self.added.value(prediction, batch, batch.series)
+            value = self._called(prediction, batch, batch.series)
+            if not isinstance(value, Tensor):
+                raise TermError(
+                    f"it returned {type(value).__name__}; expected a tensor of one number"
+                )
+            if value.shape != () or not value.is_floating_point():
+                raise TermError(
+                    f"it returned a tensor of shape {tuple(value.shape)} and {value.dtype}; "
+                    "expected one number, such as a mean over all: .mean()"
+                )
+            return value.to(prediction.dtype)
+
+    def _called(self, prediction: Tensor, batch: Batch, series: Tensor) -> Any:
+        """With everything in the units of the data."""
+        minimum, scale = self.minimum[series].unsqueeze(1), self.scale[series].unsqueeze(1)
+        lowest, unit = minimum[..., : self.n_targets], scale[..., : self.n_targets]
+        first = minimum.shape[-1] - self.n_future
+        future = batch.future
+        if future is not None:
+            future = future * scale[..., first:] + minimum[..., first:]
+        return self.call(
+            prediction * unit.unsqueeze(-1) + lowest.unsqueeze(-1),
+            batch.past * scale + minimum,
+            future,
+            batch.target * unit + lowest,
+        )
 
 
 def own_term(config: RunConfig, data: DeviceData, dtype: torch.dtype) -> OwnTerm | None:
@@ -216,7 +208,10 @@ def tried_term(name: str, weight: float, data: DeviceData, dtype: torch.dtype) -
     Random numbers that it draws change nothing.
     """
     with unchanged_randomness(data.minimum.device):
-        term = _made(name, weight, data, dtype)
+        found: Any = load_named(name)
+        with named_faults(name):
+            call = callable_term(found, facts_of(data), data.minimum.device)
+        term = OwnTerm(name, call, weight, data, dtype)
         _try_on(min(TRIED_WINDOWS, len(data.train)), term, data)
     return term
 
@@ -269,23 +264,10 @@ def facts_of(data: DeviceData) -> TermFacts:
     )
 
 
-def _made(name: str, weight: float, data: DeviceData, dtype: torch.dtype) -> OwnTerm:
-    found: Any = load_named(name)
-    shapes = data.shapes
-    with named_faults(name):
-        call = callable_term(found, facts_of(data), data.minimum.device)
-    width = shapes.n_targets + shapes.n_past + shapes.n_future
-    minimum = torch.cat([data.minimum, data.covariate_minimum], dim=1)
-    scale = torch.cat([data.scale, data.covariate_scale], dim=1)
-    sizes = (shapes.n_targets, shapes.n_future)
-    units = with_calendar(minimum, 0.0, width), with_calendar(scale, 1.0, width)
-    return OwnTerm(name, AddedTerm(call, weight, *units, sizes, dtype))
-
-
 def _try_on(windows: int, term: OwnTerm, data: DeviceData) -> None:
     index = torch.arange(windows, device=data.minimum.device)
     batch = data.train.gather(index, with_series=True)
-    target = batch.target.to(term.added.minimum.dtype)
+    target = batch.target.to(term.dtype)
     levels = len(data.task.quantiles)
     forecast = target.unsqueeze(-1).expand(*target.shape, levels)
     forecast = (forecast + NOISE * torch.randn_like(forecast)).requires_grad_()

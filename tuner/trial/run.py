@@ -36,7 +36,7 @@ from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
-from tuner.training.naive_forecasts import score_baselines
+from tuner.training.forecast_quality import score_baselines
 from tuner.trial.job import TimeLeft, on_device
 
 # What code a result comes from: versions of packages, and the revision of the checkout.

@@ -17,8 +17,8 @@ import numpy as np
 
 from tuner.pareto import Point, front_indices
 from tuner.search.confirming_ahead import asked_of
+from tuner.search.gaussian_process import one_thread
 from tuner.search.next_run_model import Belief, Repeated, believed
-from tuner.search.one_thread import one_thread
 from tuner.spec.margin import TOO_MUCH
 from tuner.spec.objectives import values_of
 from tuner.spec.space import SearchSpace

@@ -66,7 +66,7 @@ def replayed(masks: Callable[[], Tensor]) -> list[Tensor]:
 def fused(data: DeviceData, rate: float) -> Callable[[], Tensor]:
     """The masks of a fused forward pass that are as wide as the network; any of several will do."""
     pytest.importorskip("triton")
-    from tuner.models.fused import FusedTSMixer
+    from tuner.kernels import FusedTSMixer
 
     assert data.shapes.horizon == HOURS
     hyperparameters = Hyperparameters(

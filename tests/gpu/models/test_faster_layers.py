@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.models.of_neuralforecast.faster_layers import make_faster
-from tuner.training.determinism import exact_fp32
+from tuner.training.clock import exact_fp32
 
 WHY = "neuralforecast, or what it needs, is not installed"
 pytest.importorskip("neuralforecast.models", reason=WHY, exc_type=ImportError)

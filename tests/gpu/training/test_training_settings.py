@@ -19,7 +19,7 @@ from tuner.models.registry import build_model
 from tuner.training import fit
 from tuner.training import step as loss_scale
 from tuner.training.checkpoint import CheckpointFiles
-from tuner.training.determinism import exact_fp32, seeded
+from tuner.training.clock import exact_fp32, seeded
 from tuner.training.engines.captured import GraphEngine
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.measure import what_auto_means

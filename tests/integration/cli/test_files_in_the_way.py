@@ -14,7 +14,7 @@ from tests.support.recorded_studies import record_study
 from tests.support.refusals import contents
 from tuner.cli.replace import check_placeable
 from tuner.errors import UsageError
-from tuner.files.figure_mark import MARK
+from tuner.files.durable import MARK
 
 ARCHIVES = REPOSITORY / "notebooks" / "data"
 BOTH = (str(ARCHIVES / "original.json.gz"), str(ARCHIVES / "rmsnorm.json.gz"))

@@ -13,7 +13,7 @@ from tests.support.forked_cli import run
 from tests.support.paths import BENCHMARKS
 from tests.support.recorded_studies import RecordedDatabase
 from tuner.cli.replace import is_figure
-from tuner.files.figure_mark import MARK
+from tuner.files.durable import MARK
 from tuner.record import Recorded
 from tuner.report.figures.draw import KINDS, draw
 from tuner.report.figures.front import pareto_figure

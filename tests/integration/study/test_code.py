@@ -16,7 +16,7 @@ from tests.support.present import present
 from tests.support.small_study import STUDY_TOML, TASK
 from tuner.config import LossTerm, TrainingSettings
 from tuner.errors import UsageError
-from tuner.files.private_folder import PrivateFolderError
+from tuner.files.home import PrivateFolderError
 from tuner.files.toml_file import read_toml, validate
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import NamedFiles

@@ -20,7 +20,7 @@ from tuner.config import Precision
 from tuner.data.prepare import PreparedData, PreparedSplit, prepare
 from tuner.data.task import etth_task
 from tuner.data.windows import DeviceData, to_device
-from tuner.training.determinism import arithmetic
+from tuner.training.clock import arithmetic
 
 
 def contenders(job: Job, data: DeviceData, against: str) -> list[Contender]:

@@ -13,7 +13,7 @@ from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.estimate import serve_orders as subject
 from tuner.training.engines.choose import make_engine
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
 
 COMPILES_S = 0.3
 CONFIG = config_of("original", Backend.EAGER, hidden_size=16, batch_size=64)

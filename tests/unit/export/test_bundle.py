@@ -65,7 +65,7 @@ def test_another_variants_parts_are_left_out() -> None:
 def test_protocols_that_only_annotations_name_become_any() -> None:
     made = bundle([(NETWORK, "TSMixer")])
     assert (
-        made.aliases == "Branches = Design = Elementwise = Join = ModelShapes = Stretch = Any"
+        made.aliases == "Branches = Design = Join = ModelShapes = Stretch = Any"
         "  # named in annotations only"
     )
     assert "class Branches" not in made.definitions

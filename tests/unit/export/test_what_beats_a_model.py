@@ -8,7 +8,7 @@ import pytest
 
 from tuner.export.train import Trained, loses_to
 from tuner.training import Evaluation
-from tuner.training.naive_forecasts import BaselineScore
+from tuner.training.forecast_quality import BaselineScore
 
 
 def scores(a: float, b: float) -> Evaluation:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.files.toml_text import short_number, toml_key, toml_value
+from tuner.files.toml_file import short_number, toml_key, toml_value
 
 PLAIN = st.one_of(
     st.booleans(),

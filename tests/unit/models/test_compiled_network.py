@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from tests.support.traced_networks import guards_not_timed
 from tuner.config import ModelShapes, Precision
-from tuner.models.branches import InPlace, Join
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
 from tuner.models.names import builtin_names
-from tuner.models.tsmixer import DESIGNS, TSMixer
+from tuner.models.tsmixer import DESIGNS, InPlace, Join, TSMixer
 
 BATCH = 5
 ALL = (2, 1)

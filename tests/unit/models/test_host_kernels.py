@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tuner.models.dropout import Elementwise, PlainElementwise
-from tuner.models.host_kernels import HostKernels, library, why_not_built
+from tuner.kernels.host_kernels import HostKernels, library, why_not_built
+from tuner.models.dropout import Elementwise
 
 pytestmark = pytest.mark.skipif(why_not_built() is not None, reason="needs g++")
 
@@ -56,7 +56,7 @@ def test_a_join_without_dropout_is_pytorchs(
         nn.init.normal_(parameter)
     for ours, theirs in zip(
         joined(kernels, layer, relu=relu),
-        joined(PlainElementwise(), layer, relu=relu),
+        joined(Elementwise(), layer, relu=relu),
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)

@@ -14,6 +14,7 @@ from tuner.models.layers import (
     EPS,
     ChannelFirst,
     MiddleLinear,
+    ReversibleInstanceNorm,
     TimeFirst,
     channel_first_plane_norm,
     feature_batch_norm,
@@ -21,7 +22,6 @@ from tuner.models.layers import (
     feature_rms_norm,
     time_first_plane_norm,
 )
-from tuner.models.revin import ReversibleInstanceNorm
 
 B, H, T = 6, 5, 4
 Array = NDArray[np.float64]

@@ -8,8 +8,8 @@ import scipy.linalg  # noqa: F401 - its threads are among those that are looked 
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tuner.search import next_run_model
+from tuner.search.gaussian_process import one_thread
 from tuner.search.next_run_model import Repeated, believed
-from tuner.search.one_thread import one_thread
 
 
 def threads() -> set[int]:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from tuner.training.batching import Shuffles
-from tuner.training.checkpoint import Checkpointer, Checkpoints, Progress
-from tuner.training.engines.interface import Engine
+from tuner.training.checkpoint import Checkpointer, CheckpointFiles, Progress
+from tuner.training.engines.eager import Engine
 from tuner.training.model_state import Snapshot, copy_together
 
 
@@ -55,7 +55,7 @@ def kept(training: _Training) -> tuple[Checkpointer, _Files]:
     files = _Files()
     device = torch.device("cpu")
     checkpointer = Checkpointer(
-        cast("Checkpoints", files),
+        cast("CheckpointFiles", files),
         cast("Engine", training),
         Snapshot(training.model),
         Shuffles(torch.Generator(), 5, device),

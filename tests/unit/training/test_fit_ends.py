@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -270,7 +271,7 @@ def test_memory_that_runs_out_in_a_capture_is_the_outcome_though_the_captures_en
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     monkeypatch.setattr(
-        "tuner.training.engine_in_use.make_engine", lambda *_: WithoutMemory(failure)
+        import_module("tuner.training.fit"), "make_engine", lambda *_: WithoutMemory(failure)
     )
     result = fit(run_config(), data)
     assert result.stopped_by is StopReason.OUT_OF_MEMORY
@@ -282,7 +283,8 @@ def test_what_else_goes_wrong_in_a_capture_is_raised(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "tuner.training.engine_in_use.make_engine",
+        import_module("tuner.training.fit"),
+        "make_engine",
         lambda *_: WithoutMemory(ValueError("another reason")),
     )
     with pytest.raises(RuntimeError, match="previous error during capture"):

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import resource, sys
 import torch
-from tuner.training.host_memory import give_back_freed_memory, keep_freed_memory
+from tuner.training.engines.eager import give_back_freed_memory, keep_freed_memory
 
 def faults_of_a_step():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

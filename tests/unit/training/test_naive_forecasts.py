@@ -12,12 +12,7 @@ from tuner.data.task import load_task
 from tuner.data.times import season_rows
 from tuner.data.windows import DeviceData, to_device
 from tuner.training.evaluate import evaluate
-from tuner.training.naive_forecasts import (
-    LAST_VALUE,
-    SEASONAL_NAIVE,
-    baselines,
-    score_baselines,
-)
+from tuner.training.forecast_quality import LAST_VALUE, SEASONAL_NAIVE, baselines, score_baselines
 
 
 @pytest.fixture(scope="module")

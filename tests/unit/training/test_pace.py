@@ -4,7 +4,7 @@ import dataclasses
 
 from tuner.config import Architecture, Hyperparameters, TrainingSettings
 from tuner.data.prepare import PreparedData
-from tuner.training.pace import LEAST_STEPS, MOST_STEPS, pace_of
+from tuner.training.one_step import LEAST_STEPS, MOST_STEPS, pace_of
 
 ORIGINAL = Architecture(model="original")
 HYPERPARAMETERS = Hyperparameters(

@@ -28,7 +28,7 @@ from tuner.data.task import named_once
 from tuner.display.text import command_line, shown
 from tuner.errors import DataError, UsageError, unknown_name
 from tuner.files.plain import excerpt
-from tuner.files.toml_text import toml_value
+from tuner.files.toml_file import toml_value
 
 # How far to look back and ahead, and which cycles of the calendar, by frequency and length.
 

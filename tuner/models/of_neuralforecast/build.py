@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.errors import UsageError, first_line, unknown_name
-from tuner.models.fault import on_one_line
+from tuner.models.fault import on_one_line, out_of_memory
+from tuner.models.layers import ReversibleInstanceNorm
 from tuner.models.names import LIBRARY
 from tuner.models.of_neuralforecast.covariates import Covariates
 from tuner.models.of_neuralforecast.faster_layers import make_faster
@@ -30,9 +31,7 @@ from tuner.models.of_neuralforecast.library_source import (
     lists_in,
     take_our_norm,
 )
-from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own import check_output, is_named
-from tuner.models.revin import ReversibleInstanceNorm
 
 # A model of neuralforecast, called as tuner's networks are.
 
@@ -48,7 +47,7 @@ class LibraryNetwork(nn.Module):
         shapes: of the task.
         covariates: those that the model was built for.
         revin: whether a window's level and spread are taken off before the model and put back
-            after it (`tuner.models.revin`).
+            after it (`tuner.models.layers`).
     """
 
     def __init__(

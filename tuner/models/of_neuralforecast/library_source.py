@@ -242,9 +242,19 @@ OWN_NORM = ("revin", "use_norm", "revin_affine")
 """By one of these arguments a class says that it has a reversible norm itself."""
 
 _TASK = "the task says it"
-_WINDOWS = "tuner cuts the windows"
-_TRAINING = "tuner trains every variant by one protocol"
-_COVARIATES = "the task names the covariates"
+_WINDOWS = (
+    *("h_train", "step_size", "start_padding_enabled", "training_data_availability_threshold"),
+    *("exclude_insample_y", "inference_input_size"),
+)
+_COVARIATES = (
+    *("futr_exog_list", "hist_exog_list", "stat_exog_list", "cat_exog_list"),
+    *("categorical_cardinalities", "cat_emb_dim"),
+)
+_TRAINING = (
+    *("max_steps", "num_lr_decays", "val_check_steps", "val_monitor", "early_stop_patience_steps"),
+    *("valid_batch_size", "inference_windows_batch_size", "drop_last_loader", "dataloader_kwargs"),
+    *("optimizer", "optimizer_kwargs", "lr_scheduler", "lr_scheduler_kwargs", "trainer_kwargs"),
+)
 
 OWNED: Mapping[str, str] = {
     "h": f"{_TASK}, as horizon",
@@ -258,34 +268,11 @@ OWNED: Mapping[str, str] = {
     "random_seed": "each trial has a seed of its own",
     "scaler_type": "tuner scales the data; for scaling by window, see revin",
     "recurrent": "tuner takes forecasts of all hours at once",
-    "h_train": _WINDOWS,
-    "step_size": _WINDOWS,
-    "start_padding_enabled": _WINDOWS,
-    "training_data_availability_threshold": _WINDOWS,
-    "exclude_insample_y": _WINDOWS,
-    "inference_input_size": _WINDOWS,
-    "futr_exog_list": _COVARIATES,
-    "hist_exog_list": _COVARIATES,
-    "stat_exog_list": _COVARIATES,
-    "cat_exog_list": _COVARIATES,
-    "categorical_cardinalities": _COVARIATES,
-    "cat_emb_dim": _COVARIATES,
     "alias": "the study file names the variant",
     "n_samples": "nothing is sampled from a distribution",
-    "max_steps": _TRAINING,
-    "num_lr_decays": _TRAINING,
-    "val_check_steps": _TRAINING,
-    "val_monitor": _TRAINING,
-    "early_stop_patience_steps": _TRAINING,
-    "valid_batch_size": _TRAINING,
-    "inference_windows_batch_size": _TRAINING,
-    "drop_last_loader": _TRAINING,
-    "dataloader_kwargs": _TRAINING,
-    "optimizer": _TRAINING,
-    "optimizer_kwargs": _TRAINING,
-    "lr_scheduler": _TRAINING,
-    "lr_scheduler_kwargs": _TRAINING,
-    "trainer_kwargs": _TRAINING,
+    **dict.fromkeys(_WINDOWS, "tuner cuts the windows"),
+    **dict.fromkeys(_COVARIATES, "the task names the covariates"),
+    **dict.fromkeys(_TRAINING, "tuner trains every variant by one protocol"),
 }
 """By name: why it is no hyperparameter."""
 

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.errors import UsageError
+from tuner.models.layers import ReversibleInstanceNorm
 from tuner.models.names import HEADS, LOOP
-from tuner.models.revin import ReversibleInstanceNorm
 from tuner.models.social_xlstm.encoder import Encoder
 from tuner.models.social_xlstm.matrix_cell import cell_in_use
 from tuner.models.social_xlstm.variant_settings import Pooling, VariantSettings

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -94,16 +94,6 @@ LARGEST_EXPONENT = 80.0
 """e to this is a number in fp32, and what is divided by it is all but 0."""
 
 
-class MatrixCell(Protocol):
-    """An mLSTM. Shapes as in `mlstm_parallel` and `mlstm_last`."""
-
-    def sequence(self, query: Tensor, key: Tensor, value: Tensor, gates: Gates) -> Tensor:
-        """What every step retrieves."""
-
-    def last(self, query: Tensor, key: Tensor, value: Tensor, gates: Gates) -> Tensor:
-        """What the last step retrieves."""
-
-
 @dataclass(frozen=True, slots=True)
 class Gates:
     """Before their functions, (R, A, S) each, fp32."""
@@ -112,17 +102,19 @@ class Gates:
     forget: Tensor
 
 
-class OwnCell:
-    """Of `tuner.models.social_xlstm.matrix_cell`."""
+class MatrixCell:
+    """An mLSTM, by the code above. Shapes as in `mlstm_parallel` and `mlstm_last`."""
 
     def sequence(self, query: Tensor, key: Tensor, value: Tensor, gates: Gates) -> Tensor:
+        """What every step retrieves."""
         return mlstm_parallel(query, key, value, gates.entering, gates.forget)
 
     def last(self, query: Tensor, key: Tensor, value: Tensor, gates: Gates) -> Tensor:
+        """What the last step retrieves."""
         return mlstm_last(query, key, value, gates.entering, gates.forget)
 
 
-class PackageCell:
+class PackageCell(MatrixCell):
     """Of the package `xlstm`: its parallel form, in fp32, as its exponents overflow in fp16."""
 
     def __init__(self, function: Callable[..., Tensor]) -> None:
@@ -149,7 +141,7 @@ def matrix_cell(cell: Cell) -> MatrixCell:
         UsageError: the package's is asked for and cannot be imported.
     """
     if cell is Cell.OWN:
-        return OwnCell()
+        return MatrixCell()
     function, reason = package_function()
     if function is not None:
         return PackageCell(function)
@@ -158,7 +150,7 @@ def matrix_cell(cell: Cell) -> MatrixCell:
             f"cell = 'xlstm': {reason}; install it with pip install 'tuner[xlstm]' "
             "(its licences: docs/social-xlstm.md), or set cell = 'own'"
         )
-    return OwnCell()
+    return MatrixCell()
 
 
 def cell_in_use(cell: Cell, kind: Kind) -> str:

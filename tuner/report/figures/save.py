@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError, UsageError
-from tuner.files.durable import put
-from tuner.files.figure_mark import marked
+from tuner.files.durable import marked, put
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

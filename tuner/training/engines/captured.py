@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,14 +22,13 @@ from torch import Tensor, nn
 
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.branches import InPlace, SideStreams
 from tuner.models.compiled_network import torch_mode
-from tuner.models.tsmixer import TSMixer
+from tuner.models.tsmixer import InPlace, SideStreams, TSMixer
 from tuner.training.batching import batch_shapes, batches
-from tuner.training.determinism import unchanged_randomness
-from tuner.training.engines.interface import Poll, TrainedEpoch
+from tuner.training.clock import unchanged_randomness
+from tuner.training.engines.eager import Engine, Poll, TrainedEpoch
 from tuner.training.model_state import Snapshot
-from tuner.training.stage_marks import Mark, Stage
+from tuner.training.stage_marks import Stage
 from tuner.training.step import Step, TrainingState
 
 GraphMemory = Any
@@ -85,7 +84,7 @@ def _make_room(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-class CapturedEngine(ABC):
+class CapturedEngine(Engine, ABC):
     """Replays what its kind of step launches: a kind trains on a batch, validates, adds up losses.
 
     Args:
@@ -94,8 +93,6 @@ class CapturedEngine(ABC):
         step: what a training step changes, with every tensor of it in place for good.
         fallback: why this engine runs in place of the one asked for; empty where it is that one.
     """
-
-    backend: Backend
 
     def __init__(
         self, config: RunConfig, data: DeviceData, step: TrainingState, fallback: str = ""
@@ -113,10 +110,6 @@ class CapturedEngine(ABC):
         self._validation_mean = torch.zeros((), dtype=torch.float64, device=self._device)
         self.graph_memory: GraphMemory = None
         """Where captures allocate; None: where nobody else does."""
-
-    @property
-    def model(self) -> nn.Module:
-        return self._state.model
 
     @abstractmethod
     def _begin_epoch(self) -> None:
@@ -153,9 +146,6 @@ class CapturedEngine(ABC):
         before.restore(self.model)
         self._state.reset_optimizer()
 
-    def mark_with(self, mark: Mark) -> None:
-        self._state.mark = mark
-
     def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
         self._state.set_learning_rate(learning_rate)
         self._order.copy_(order)
@@ -174,15 +164,6 @@ class CapturedEngine(ABC):
         assert self._validation is not None, "warm_up() captures the validation pass"
         self._validation.replay()
         return self._validation_mean
-
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self.model)
-
-    def state(self) -> dict[str, Tensor]:
-        return self._state.state()
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        self._state.load(tensors)
 
     def close(self) -> None:
         torch.cuda.synchronize(self._device)

@@ -13,11 +13,10 @@ from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices.backend_rules import WHY_EAGER, why_not_on, why_not_together
 from tuner.errors import UsageError
-from tuner.models.fused import why_not
-from tuner.models.host_kernels import why_not_built
+from tuner.kernels import why_not
+from tuner.kernels.host_kernels import why_not_built
 from tuner.models.tsmixer import TSMixer
-from tuner.training.engines.eager import CompiledCpuEngine, EagerEngine, why_not_compiled
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import CompiledCpuEngine, EagerEngine, Engine, why_not_compiled
 
 FASTER_FUSED: tuple[tuple[int, int], ...] = ((256, 1024),)
 """Hidden and batch size: up to both of any pair, a fused step is shorter than a captured one.
@@ -190,14 +189,14 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
         plain = config.accumulate == 1 and config.training.precision is not Precision.FP16
         fused_loss = config.loss_weight == 0
         if plain and fused_loss and step_kernels_serve(model):
-            from tuner.training.engines.fused.fused_engine import CompiledStepEngine
+            from tuner.training.engines.fused_engine import CompiledStepEngine
 
             return CompiledStepEngine(config, data, model)
         from tuner.training.engines.captured import CompiledEngine
 
         return CompiledEngine(config, data, model, "" if fused_loss else WHY_NO_FUSED_LOSS)
     if backend is Backend.TRITON:
-        from tuner.training.engines.fused.fused_engine import TritonEngine
+        from tuner.training.engines.fused_engine import TritonEngine
 
         assert isinstance(model, TSMixer), "the fused kernels serve no other network"
         return TritonEngine(config, data, model)

@@ -2,23 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import ctypes
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from tuner.config import Backend, Precision, RunConfig
+from tuner.config import Backend, Precision, RunConfig, StopReason
 from tuner.data.windows import DeviceData
-from tuner.models.dropout import Elementwise, PlainElementwise
-from tuner.models.host_kernels import HostKernels, library
+from tuner.kernels.host_kernels import HostKernels, library
+from tuner.models.dropout import Elementwise
 from tuner.models.tsmixer import FeatureMixing, TimeMixing, TSMixer
 from tuner.training.batching import batch_shapes, batches
-from tuner.training.determinism import unchanged_randomness
-from tuner.training.engines.interface import Poll, TrainedEpoch
-from tuner.training.host_memory import give_back_freed_memory, keep_freed_memory
+from tuner.training.clock import unchanged_randomness
 from tuner.training.model_state import Snapshot
 from tuner.training.stage_marks import Mark, Stage
-from tuner.training.step import Step
+from tuner.training.step import Step, TrainingState
+
+# What a backend has to do for `fit`: the same mathematics, executed in its own way.
+
+
+Poll = Callable[[], StopReason | None]
+"""Asked after every step, on the host, not touching the device: a reason to stop, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedEpoch:
+    """What one pass over the training windows came to; `fit` alone waits for `loss_sum`."""
+
+    loss_sum: Tensor
+    """(), float64: the sum of the losses of the windows trained on."""
+    n_windows: int
+    stopped: StopReason | None
+    """Why the pass ended early; None when it was complete."""
+
+
+class Engine(Protocol):
+    """Owns the model's gradients and the optimiser. One engine serves one training at a time."""
+
+    backend: Backend
+    """Which one this is."""
+    fallback: str
+    """Why this one runs and not the one asked for, in one line; empty where it is that one."""
+    _state: TrainingState
+
+    @property
+    def model(self) -> nn.Module:
+        """The network being trained, on the data's device."""
+        return self._state.model
+
+    def warm_up(self) -> None:
+        """Runs every kind of step and pass once, or captures or compiles it, and leaves no trace.
+
+        Weights, buffers, gradients, optimiser state and random state are afterwards exactly what
+        they were.
+        """
+
+    def mark_with(self, mark: Mark) -> None:
+        """Before `warm_up`: have the stages of every training step told. A captured step tells them
+        while it is captured, and never again.
+        """
+        self._state.mark = mark
+
+    def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
+        """Trains on the windows `order` (N,) names, in batches of which the last may be short."""
+
+    def validation_loss(self) -> Tensor:
+        """(), float64, on the device: the exact mean loss over all validation windows.
+
+        The next call may write to the same tensor.
+        """
+
+    def snapshot(self) -> Snapshot:
+        """A copy of the model as it is now, to be taken again after better epochs."""
+        return Snapshot(self.model)
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights, buffers and optimiser state by name: the very tensors the next step changes."""
+        return self._state.state()
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """After `warm_up`, goes on from what `state` once was.
+
+        Raises:
+            ValueError: it is another network's; nothing was changed.
+        """
+        self._state.load(tensors)
+
+    def close(self) -> None:
+        """Gives back what the engine holds on the device beside the model."""
+
+
+# Memory of a CPU training stays with the process between steps.
+
+
+# From glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+_LARGEST_KEPT = 32 << 20
+"""Bytes: glibc's upper limit for the size from which a block is mapped and unmapped alone."""
+
+_NEVER = 2**31 - 1
+"""Bytes free at the top of the heap before it is given back."""
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Tells glibc, for the whole process, to keep what is freed; True where that was taken.
+
+    Elsewhere (musl, macOS, Windows) nothing happens: their allocators have no such settings.
+    """
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)) and bool(
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)
+    )
+
+
+def give_back_freed_memory() -> None:
+    """Returns to the system what a finished training has left free."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
 
 WARM_UP_STEPS = 2
 """Per size of an update: the first allocates state and loads kernels, the second runs as all
@@ -28,7 +139,7 @@ VALIDATION_BATCH = {"cpu": 256, "cuda": 2048}
 """Windows per validation pass. The loss does not depend on it; small batches suit CPU caches."""
 
 
-class EagerEngine:
+class EagerEngine(Engine):
     """Runs `Step` update by update, from Python."""
 
     backend = Backend.EAGER
@@ -40,16 +151,13 @@ class EagerEngine:
         self.fallback = fallback or self.fallback
         self._data = data
         self._step = Step(config, data, model)
+        self._state: TrainingState = self._step
         self._device = self._step.device
         if self._device.type == "cpu":
             keep_freed_memory()
         self._batch_size = config.hyperparameters.batch_size
         self._update_size = self._batch_size * config.accumulate
         self._validation_batch = VALIDATION_BATCH.get(self._device.type, 256)
-
-    @property
-    def model(self) -> nn.Module:
-        return self._step.model
 
     def warm_up(self) -> None:
         n_train, n_val = len(self._data.train), len(self._data.val)
@@ -66,9 +174,6 @@ class EagerEngine:
                     self._step.loss(self._data.val.gather(torch.arange(size, device=self._device)))
         before.restore(self.model)
         self._step.reset_optimizer()
-
-    def mark_with(self, mark: Mark) -> None:
-        self._step.mark = mark
 
     def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
         mark = self._step.mark
@@ -97,15 +202,6 @@ class EagerEngine:
             loss_sum += self._step.loss(self._data.val.gather(index)) * len(index)
         return loss_sum / n_windows
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self.model)
-
-    def state(self) -> dict[str, Tensor]:
-        return self._step.state()
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        self._step.load(tensors)
-
     def close(self) -> None:
         self._step.release()
         if self._device.type == "cpu":
@@ -129,7 +225,7 @@ class CompiledCpuEngine(EagerEngine):
         _mix_with(model, HostKernels(library()))
 
     def close(self) -> None:
-        _mix_with(self.model, PlainElementwise())
+        _mix_with(self.model, Elementwise())
         super().close()
 
 

@@ -22,12 +22,10 @@ from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import Batch, DeviceData
 from tuner.devices.backend_rules import BackendChoice
 from tuner.errors import UsageError
-from tuner.models.fault import on_one_line
+from tuner.models.fault import on_one_line, out_of_memory
 from tuner.models.names import builtin_names
-from tuner.models.out_of_memory import out_of_memory
 from tuner.models.registry import build_model
-from tuner.training.clock import synchronizer
-from tuner.training.determinism import arithmetic, seeded
+from tuner.training.clock import arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import make_engine
 from tuner.training.step import Step
 

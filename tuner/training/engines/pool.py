@@ -15,18 +15,18 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from tuner.config import Backend, CompileMode, Precision, RunConfig
+from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.fused.support import drops_out
+from tuner.kernels.network import drops_out
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.captured import GraphMemory
 from tuner.training.engines.choose import choose_backend
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
 
 MOST = 32
 """Engines kept: a study of 400 trials meets about 25 combinations of hidden and batch size."""
@@ -51,21 +51,8 @@ class Reusable(Engine, Protocol):
         """Lets go of everything, its model included: it serves no more. Allocates nothing."""
 
 
-class Kind(NamedTuple):
-    """What an engine is made for, and cannot change."""
-
-    data: int
-    """Which: an engine keeps its data alive, so no other has this identity."""
-    model: str
-    settings: str
-    hidden_size: int | None
-    batch_size: int
-    precision: Precision
-    drops_out: bool
-    """Without dropout the kernels know no masks."""
-    accumulate: int
-    checkpoint_activations: bool
-    compile_mode: CompileMode
+Kind = tuple[object, ...]
+"""What an engine is made for, and cannot change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -183,25 +170,25 @@ class EnginePool:
 
 
 def _kind(config: RunConfig, data: DeviceData) -> Kind:
-    h, settings = config.hyperparameters, config.architecture.settings
-    return Kind(
-        data=id(data),
-        model=config.architecture.model,
-        settings=repr(sorted({**settings, **h.own}.items())),
-        hidden_size=h.hidden_size,
-        batch_size=h.batch_size,
-        precision=config.training.precision,
-        drops_out=drops_out(h.dropout or 0.0),
-        accumulate=config.accumulate,
-        checkpoint_activations=config.training.checkpoint_activations,
-        compile_mode=config.training.compile_mode,
+    h, training = config.hyperparameters, config.training
+    return (
+        id(data),  # an engine keeps its data alive, so no other has this identity
+        config.architecture.model,
+        repr(sorted({**config.architecture.settings, **h.own}.items())),
+        h.hidden_size,
+        h.batch_size,
+        training.precision,
+        drops_out(h.dropout or 0.0),  # without dropout the kernels know no masks
+        config.accumulate,
+        training.checkpoint_activations,
+        training.compile_mode,
     )
 
 
 def _triton_engine(
     config: RunConfig, data: DeviceData, model: TSMixer, memory: GraphMemory
 ) -> Reusable:
-    from tuner.training.engines.fused.fused_engine import TritonEngine
+    from tuner.training.engines.fused_engine import TritonEngine
 
     own: Any = copy.deepcopy(model).to(data.minimum.device)
     engine = TritonEngine(config, data, own)

@@ -27,13 +27,7 @@ from tuner.config import Backend, Hyperparameters, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.errors import DataError, TunerError
-from tuner.models.fused.compile_only import (
-    PATIENCE_S,
-    BusyError,
-    Kernel,
-    build_driver_module,
-    claim,
-)
+from tuner.kernels.compile_only import PATIENCE_S, BusyError, Kernel, build_driver_module, claim
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.choose import faster_fused, why_not_fused, why_nothing_is_built
@@ -220,7 +214,7 @@ class Wanted:
         if (reason := why_not_fused(config, model, CUDA)) is not None:
             self.reason = self.reason or reason
             return {}
-        from tuner.training.engines.fused.fused_engine import kernels_of
+        from tuner.training.engines.fused_engine import kernels_of
 
         assert isinstance(model, TSMixer), "the fused kernels serve no other network"
         return kernels_of(config, self.data, model, self.capability)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tests.support.relu_kinks import clear_of_kinks
 from tuner.config import ModelShapes
-from tuner.models.fused import FusedTSMixer
+from tuner.kernels import FusedTSMixer
 from tuner.models.tsmixer import DESIGNS, TSMixer
-from tuner.training.determinism import exact_fp32
+from tuner.training.clock import exact_fp32
 from tuner.training.quantile_loss import quantile_loss
 
 CASES = [("original", 128, 24), ("layernorm", 80, 48), ("simple", 256, 64)]
@@ -113,7 +113,8 @@ def assert_step_agrees(fused: FusedTSMixer, inputs: tuple[Tensor, Tensor, Tensor
     """A training step has the gradient of its loss, which is taken within the head there. An error
     that both round to 0 has either slope: hence the bound.
     """
-    from tuner.models.fused.kernel_launch import SUMMED_AT_ONCE, Scoring, Squares
+    from tuner.kernels.kernel_launch import SUMMED_AT_ONCE
+    from tuner.kernels.launch_order import Scoring, Squares
 
     shapes, parameters, device = (
         fused.model.shapes,

@@ -7,10 +7,10 @@ import torch
 
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.windows import DeviceData
-from tuner.models.fused.launch_order import PLAIN, Launching, why_not_early
+from tuner.kernels.launch_order import PLAIN, Launching, why_not_early
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
-from tuner.training.determinism import exact_fp32, seeded
+from tuner.training.clock import exact_fp32, seeded
 from tuner.training.engines.captured import capture_streams
 
 pytest.importorskip("triton")
@@ -26,7 +26,7 @@ CONFIG = RunConfig(
 
 
 def losses(data: DeviceData, launching: Launching) -> list[float]:
-    from tuner.training.engines.fused.fused_engine import TritonEngine
+    from tuner.training.engines.fused_engine import TritonEngine
 
     device = torch.device("cuda")
     with exact_fp32(), seeded(CONFIG.seed, device):

@@ -15,7 +15,7 @@ from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
 from tuner.training import fit
-from tuner.training.determinism import exact_fp32, seeded
+from tuner.training.clock import exact_fp32, seeded
 from tuner.training.engines.choose import make_engine
 
 pytestmark = pytest.mark.slow

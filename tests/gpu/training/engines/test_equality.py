@@ -13,9 +13,9 @@ from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, Trai
 from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
-from tuner.training.determinism import exact_fp32, seeded
+from tuner.training.clock import exact_fp32, seeded
 from tuner.training.engines.choose import make_engine
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.eager import Engine
 from tuner.training.step import Step
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import torch
 from tests.support.backend_trainings import config_of, protocol_shaped
 from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.fused import FusedTSMixer
+from tuner.kernels import FusedTSMixer
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training import fit

@@ -13,7 +13,7 @@ from tuner.config import Backend
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
 from tuner.training import fit
-from tuner.training.determinism import exact_fp32, seeded
+from tuner.training.clock import exact_fp32, seeded
 from tuner.training.engines.choose import MEASURED_ON, make_engine
 
 CAPTURED = (Backend.GRAPH, Backend.TRITON)

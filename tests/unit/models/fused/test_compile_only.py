@@ -13,8 +13,8 @@ if triton.knobs.runtime.interpret:
     pytest.skip("kernels are interpreted in this process", allow_module_level=True)
 
 from tests.support.collected_kernels import HOPPER, data, kernels, trained  # noqa: E402 - needs it
-from tuner.models.fused.compile_only import Kernel, launching_for  # noqa: E402
-from tuner.training.engines.fused.fused_engine import TritonEngine  # noqa: E402
+from tuner.kernels.compile_only import Kernel, launching_for  # noqa: E402
+from tuner.training.engines.fused_engine import TritonEngine  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from tests.support.collected_kernels import pretend_compiled
-from tuner.models.fused import compile_only
-from tuner.models.fused.compile_only import BusyError, Kernel, claim, claim_in_turn
+from tuner.kernels import compile_only
+from tuner.kernels.compile_only import BusyError, Kernel, claim, claim_in_turn
 
 KERNEL = Kernel("a_kernel", "0f" * 32, None, {}, None, {})
 
@@ -102,7 +102,7 @@ def test_what_a_worker_compiles_is_claimed_as_long_as_it_does(
     triton = pytest.importorskip("triton", reason="Triton is not installed")
     if triton.knobs.runtime.interpret:
         pytest.skip("kernels are interpreted in this process")
-    from tuner.training.engines.fused.fused_step import LossSum, score
+    from tuner.kernels.step_kernels import LossSum, score
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     claimed: list[list[bool]] = []

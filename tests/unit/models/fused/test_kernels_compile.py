@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from tuner.config import ModelShapes
-from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.launch_order import Launching
+from tuner.kernels import FusedTSMixer
+from tuner.kernels.launch_order import Launching
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 triton = pytest.importorskip("triton")
@@ -105,7 +105,7 @@ def test_every_kernel_compiles_for_hopper_without_spilling(
 
 
 def train(fused: FusedTSMixer, batch: tuple[Tensor, Tensor, Tensor]) -> None:
-    from tuner.models.fused.kernel_launch import Scoring, Squares
+    from tuner.kernels.launch_order import Scoring, Squares
 
     losses, done = torch.zeros(256, dtype=torch.float64), torch.zeros((), dtype=torch.int64)
     scoring = Scoring(torch.zeros(256, 24, 7), torch.zeros(17), losses, done)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tuner.models.fused.launch_order import why_not_early
+from tuner.kernels.launch_order import why_not_early
 
 CUDA = torch.device("cuda", 0)
 

@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from tuner.config import ModelShapes, Precision
-from tuner.models.fused import FusedTSMixer, why_not
-from tuner.models.fused.memory_plan import make_plan
-from tuner.models.fused.weights import TILE, columns_of, layout_of, make_tables
+from tuner.kernels import FusedTSMixer, why_not
+from tuner.kernels.plan import TILE, columns_of, layout_of, make_plan, make_tables
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 SHAPES = ModelShapes(
@@ -63,10 +62,7 @@ def test_bf16_and_a_cpu_are_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fused_network_is_built_without_triton() -> None:
-    code = (
-        "import sys, tuner.models.fused, tuner.models.fused.network; "
-        "sys.exit('triton' in sys.modules)"
-    )
+    code = "import sys, tuner.kernels; sys.exit('triton' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from tuner.models.social_xlstm.encoder import Encoder, MatrixBlock, slstm
 from tuner.models.social_xlstm.matrix_cell import (
     Gates,
-    OwnCell,
+    MatrixCell,
     PackageCell,
     _divisor,
     mlstm_last,
@@ -189,7 +189,7 @@ def test_the_package_s_mlstm_is_ours_gradients_included() -> None:
     assert function is not None
     query, key, value, entering, forget = given = _inputs()
     gates = Gates(entering, forget)
-    ours = OwnCell().sequence(query, key, value, gates)
+    ours = MatrixCell().sequence(query, key, value, gates)
     theirs = PackageCell(function).sequence(query, key, value, gates)
     torch.testing.assert_close(theirs, ours, rtol=1e-5, atol=1e-5)
     for a, b in zip(_gradients(theirs, given), _gradients(ours, given), strict=True):

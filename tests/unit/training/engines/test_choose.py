@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -169,7 +170,7 @@ def test_a_result_and_the_trials_record_say_why_another_backend_ran(
 ) -> None:
     config = run_config(max_epochs=1)
     assert fit(config, data).backend_fallback == ""
-    monkeypatch.setattr("tuner.training.engine_in_use.make_engine", _FellBack)
+    monkeypatch.setattr(import_module("tuner.training.fit"), "make_engine", _FellBack)
     result = fit(config, data)
     assert (result.backend, result.backend_fallback) == (
         Backend.EAGER,

@@ -13,7 +13,7 @@ from torch import Tensor
 from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
-from tuner.models import host_kernels
+from tuner.kernels import host_kernels
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.collected_kernels import CHEAPEST, kernels, pretend_compiled
-from tuner.models.fused.compile_only import Kernel
+from tuner.kernels.compile_only import Kernel
 from tuner.trial.ahead.compile_all import CompilePool
 
 

@@ -19,7 +19,7 @@ from tuner.trial.ahead.compile_order import Order, read_stamp, stamp_path
 
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
-from tuner.training.engines.fused.fused_engine import TritonEngine  # noqa: E402 - needs it
+from tuner.training.engines.fused_engine import TritonEngine  # noqa: E402 - needs it
 
 
 @pytest.mark.slow

@@ -13,8 +13,7 @@ from tuner.training.quantile_loss import quantile_loss
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from tuner.training.engines.fused.adamw import FlatAdamW, FlatParameters
-from tuner.training.engines.fused.fused_step import LossSum, gather, score
+from tuner.kernels.step_kernels import FlatAdamW, FlatParameters, LossSum, gather, score
 
 SHAPES = ((7,), (24, 24), (192, 128), (64, 13, 1), (1,))
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from tuner.training.engines.fused.adamw import FlatParameters, FlatSnapshot
+from tuner.kernels.step_kernels import FlatParameters
+from tuner.training.engines.fused_step import FlatSnapshot
 from tuner.training.model_state import model_state
 
 

@@ -16,15 +16,15 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 from triton.backends.compiler import GPUTarget  # noqa: E402 - only where there is one
 from triton.compiler import ASTSource  # noqa: E402
 
-from tuner.training.engines.fused import adamw, fused_step  # noqa: E402
+from tuner.kernels import step_kernels  # noqa: E402
 
 F32, F64, I64 = "*fp32", "*fp64", "*i64"
 SIZES = {
     "input_size": 168, "horizon": 24, "n_columns": 13, "n_targets": 7, "n_future": 6,
     "n_static": 1, "n_quantiles": 17, "with_slope": True, "block": 1024, "n_sums": 2048,
-    "beta_1": adamw.BETA_1, "log_beta_1": math.log(adamw.BETA_1),
-    "beta_2": adamw.BETA_2, "log_beta_2": math.log(adamw.BETA_2),
-    "eps": adamw.EPS, "clip_eps": 1e-6, "draws": 512, "early": True,
+    "beta_1": step_kernels.BETA_1, "log_beta_1": math.log(step_kernels.BETA_1),
+    "beta_2": step_kernels.BETA_2, "log_beta_2": math.log(step_kernels.BETA_2),
+    "eps": step_kernels.EPS, "clip_eps": 1e-6, "draws": 512, "early": True,
 }  # fmt: skip
 SCALARS = {
     "n": "i32",
@@ -46,7 +46,8 @@ WHOLE = {
 
 
 @pytest.mark.parametrize(
-    "kernel", [fused_step._gather, fused_step._loss, adamw._sum_squares, adamw._update]
+    "kernel",
+    [step_kernels._gather, step_kernels._loss, step_kernels._sum_squares, step_kernels._update],
 )
 def test_a_kernel_compiles_without_spilling(
     kernel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,7 +59,7 @@ def test_a_kernel_compiles_without_spilling(
     before, waits, after = made.asm["ptx"].partition("griddepcontrol.wait")
     assert waits, "it would not wait for the kernel before"
     assert "st.global" not in before, "it would write what the kernel before may still read"
-    assert ("ld.global" in before) == (kernel is adamw._update), (
+    assert ("ld.global" in before) == (kernel is step_kernels._update), (
         "only what the update alone writes is read before"
     )
     assert "griddepcontrol.launch_dependents" in after

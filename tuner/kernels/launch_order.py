@@ -1,4 +1,4 @@
-"""How the kernels of a step follow each other: which start early, which run beside others."""
+"""How the kernels of a step follow each other, and what they work with."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+
+from tuner.kernels.plan import Plan, Weights
 
 EARLIEST_CAPABILITY = (9, 0)
 """Of GPUs that start a kernel before the last one has ended."""
@@ -85,3 +88,65 @@ def why_never_early(capability: tuple[int, int]) -> str | None:
     if tuple(int(part) for part in version.split(".")[:2]) < EARLIEST_TRITON:
         return f"triton {version} cannot start a kernel early, 3.4 can"
     return None
+
+
+# What kernels work with.
+
+
+class Drawing(NamedTuple):
+    """A draw of masks: where they go, the seed and the draws before, how many of 2^16 drop.
+
+    Attributes:
+        masks: (B, mask record), bytes.
+        state: (2,), int64.
+        n_dropped: (), int32.
+    """
+
+    masks: Tensor
+    state: Tensor
+    n_dropped: Tensor
+
+
+class Scoring(NamedTuple):
+    """What a forecast is held against, and where its losses go.
+
+    Attributes:
+        target: (B, T, C).
+        quantiles: (Q,).
+        losses: at least (B,), float64: gets the sum of each sample's.
+        done: (), int64: gets B more.
+    """
+
+    target: Tensor
+    quantiles: Tensor
+    losses: Tensor
+    done: Tensor
+
+
+class Squares(NamedTuple):
+    """Where the gradient's squares are summed, one a program of `sum_splits`, and step's count."""
+
+    sums: Tensor
+    step: Tensor
+
+
+class Pass(NamedTuple):
+    """What the kernels of a pass work with, forward and backward.
+
+    Attributes:
+        plan: of the network's memory.
+        weights: the network's.
+        workspace: (B, record), float32.
+        masks: (B, mask record), bytes, 1 where an element is kept.
+        drawing: what draws the masks; None where they are from an earlier call.
+        scale: (): what a kept element is multiplied by.
+        launching: how the kernels follow each other.
+    """
+
+    plan: Plan
+    weights: Weights
+    workspace: Tensor
+    masks: Tensor
+    drawing: Drawing | None
+    scale: Tensor
+    launching: Launching

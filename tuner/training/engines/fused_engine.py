@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.branches import SideStreams
+from tuner.kernels import FusedTSMixer
+from tuner.kernels.compile_only import Kernel, collected, launching_for, one_at_a_time
+from tuner.kernels.launch_order import PLAIN, Launching, why_not_early
+from tuner.kernels.step_kernels import LossSum
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
-from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.compile_only import Kernel, collected, launching_for, one_at_a_time
-from tuner.models.fused.launch_order import PLAIN, Launching, why_not_early
-from tuner.models.tsmixer import TSMixer
+from tuner.models.tsmixer import SideStreams, TSMixer
 from tuner.training.batching import batches
 from tuner.training.engines.captured import (
     VALIDATION_BATCH,
@@ -22,7 +22,7 @@ from tuner.training.engines.captured import (
     capture_streams,
     no_silent_fall_back,
 )
-from tuner.training.engines.fused.fused_step import FusedStep, LossSum, Network
+from tuner.training.engines.fused_step import FusedStep, Network
 from tuner.training.model_state import Snapshot
 from tuner.training.stage_marks import Stage
 

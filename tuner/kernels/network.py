@@ -1,22 +1,115 @@
-"""The fused network: a `TSMixer`'s parameters, run through the kernels."""
+"""The fused network: a `TSMixer`'s parameters, run through the kernels, and what they serve."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuner.config import Precision
-from tuner.models.fused.launch_order import PLAIN, Launching
-from tuner.models.fused.memory_plan import Plan, make_plan
-from tuner.models.fused.support import LEVELS, dropped_of_levels, drops_out
-from tuner.models.fused.weights import Layout, tables_on, weights_of
-from tuner.models.tsmixer import TSMixer
+from tuner.kernels.launch_order import PLAIN, Drawing, Launching, Pass, Scoring, Squares
+from tuner.kernels.plan import ALIGNMENT, Layout, make_plan, tables_on, weights_of
+from tuner.models.layers import FeatureRMSNorm
+from tuner.models.tsmixer import FeatureMixing, TSMixer
 
-if TYPE_CHECKING:
-    from tuner.models.fused.kernel_launch import Drawing, Memory, Scoring, Squares
+# What the fused kernels serve, and in one line what they do not.
+
+
+LARGEST_HIDDEN_SIZE = 256
+LONGEST_HORIZON = 64
+MOST_COLUMNS = 64
+"""Of a window's own features, before they are mixed: targets and covariates together."""
+
+
+def why_not(model: nn.Module, precision: Precision, device: torch.device) -> str | None:
+    """Why the fused kernels cannot run this network here; None where they can.
+
+    Args:
+        model: any network, on any device.
+        precision: of its products.
+        device: where it is to run.
+    """
+    # A class derived from it may compute something else.
+    if type(model) is not TSMixer:
+        return (
+            "the fused kernels are written for the built-in networks, "
+            f"this one is {type(model).__name__}"
+        )
+    return _why_not_the_sizes(model) or _why_not_here(model, precision, device)
+
+
+def _why_not_the_sizes(model: TSMixer) -> str | None:
+    shapes, mixing = model.shapes, model.past_mixing
+    hidden_size = mixing.contract.weight.shape[0]  # type: ignore[index]
+    n_columns = max(shapes.n_targets + shapes.n_past + shapes.n_future, shapes.n_static)
+    objections = {
+        f"know no {type(mixing.norm).__name__}": not isinstance(
+            mixing.norm, nn.LayerNorm | FeatureRMSNorm
+        ),
+        f"need a feed-forward size of {hidden_size}, the hidden size, it is {mixing.widths[0]}": (
+            mixing.widths[0] != hidden_size
+        ),
+        f"go up to a hidden size of {LARGEST_HIDDEN_SIZE}, it is {hidden_size}": hidden_size
+        > LARGEST_HIDDEN_SIZE,
+        f"need a hidden size that is a multiple of {ALIGNMENT}, it is {hidden_size}": hidden_size
+        % ALIGNMENT
+        != 0,
+        f"go up to a horizon of {LONGEST_HORIZON}, it is {shapes.horizon}": shapes.horizon
+        > LONGEST_HORIZON,
+        f"take up to {MOST_COLUMNS} columns, there are {n_columns}": n_columns > MOST_COLUMNS,
+        f"do not take as many covariates as the hidden size, {hidden_size}": any(
+            len(entering.widths) == 1 for entering in _entering(model)
+        ),
+    }
+    return next((f"the fused kernels {text}" for text, holds in objections.items() if holds), None)
+
+
+def _entering(model: TSMixer) -> list[FeatureMixing]:
+    """The mixings of raw columns, whose width is the task's."""
+    static = [getattr(block, "static_mixing", None) for block in model.blocks]
+    return [
+        mixing
+        for mixing in (model.past_mixing, model.future_mixing, *static)
+        if isinstance(mixing, FeatureMixing)
+    ]
+
+
+def _why_not_here(model: TSMixer, precision: Precision, device: torch.device) -> str | None:
+    if precision.half:
+        return f"the fused kernels compute in fp32 or tf32, not in {precision.value}"
+    dtype = next(model.parameters()).dtype
+    if dtype != torch.float32:
+        return f"the fused kernels are written for float32 parameters, these are {dtype}"
+    if importlib.util.find_spec("triton") is None:
+        return "the fused kernels need triton, which is not installed (torch for CUDA brings it)"
+    if device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1":
+        return None
+    return f"the fused kernels need a CUDA device, this one is {device.type}"
+
+
+# The rate of dropout that the fused kernels realise: the nearest multiple of 2^-16.
+
+
+LEVELS = 1 << 16
+"""Of the random number that decides on an element."""
+
+
+def dropped_of_levels(rate: float) -> int:
+    """How many of the levels drop an element; some always keep it."""
+    return min(round(rate * LEVELS), LEVELS - 1)
+
+
+def drops_out(rate: float) -> bool:
+    """Whether anything is dropped at all: where not, the kernels know no masks."""
+    return dropped_of_levels(rate) > 0
+
+
+# The fused network: a `TSMixer`'s parameters, run through the kernels.
+
 
 PRODUCTS = {Precision.FP32: "tf32x3", Precision.TF32: "tf32"}
 """How Triton multiplies: three TF32 products come close to fp32's own accuracy."""
@@ -106,29 +199,24 @@ class FusedTSMixer:
         self.n_dropped.fill_(n_dropped)
         self.scale.fill_(LEVELS / (LEVELS - n_dropped))
 
-    def begin(self, n: int) -> Begun:
+    def begin(self, n: int) -> Pass:
         """A pass over n samples, whose masks are still to be drawn."""
-        from tuner.models.fused.kernel_launch import Drawing, Memory
-
         dropping = self.model.training and self._drops
         plan, device = self._dropping_plan if dropping else self.plan, self.random_state.device
-        given = self.masks if dropping else None
         masks = torch.empty(n, plan.sizes.mask_record, dtype=torch.uint8, device=device)
-        if given is not None:
-            masks.copy_(given)
+        drawing = None
+        if dropping and self.masks is not None:
+            masks.copy_(self.masks)
+        elif dropping:
+            drawing = Drawing(masks, self.random_state, self.n_dropped)
         self.last_masks = masks if dropping else None
-        memory = Memory(torch.empty(n, plan.sizes.record, device=device), masks)
-        drawing = (
-            Drawing(masks, self.random_state, self.n_dropped)
-            if dropping and given is None
-            else None
-        )
-        return Begun(plan, memory, drawing)
+        workspace = torch.empty(n, plan.sizes.record, device=device)
+        return Pass(plan, self.weights, workspace, masks, drawing, self.scale, self.launching)
 
     @torch.no_grad()
     def gradient(
         self,
-        begun: Begun,
+        begun: Pass,
         inputs: tuple[Tensor, Tensor | None, Tensor | None],
         scoring: Scoring,
         squares: Squares,
@@ -140,22 +228,10 @@ class FusedTSMixer:
         Adds the losses up in `scoring`, and leaves in `squares` what the norm is the root of; no
         autograd. `loss_taken` is called once the kernel that takes the loss is launched.
         """
-        from tuner.models.fused import kernel_launch as launch
+        from tuner.kernels import kernel_launch as launch
 
         given = self._checked(*inputs)
-        return launch.train(
-            begun.plan,
-            self.weights,
-            self.tables,
-            given,
-            begun.memory,
-            self.scale,
-            begun.drawing,
-            scoring,
-            squares,
-            self.launching,
-            loss_taken,
-        )
+        return launch.train(begun, self.tables, given, scoring, squares, loss_taken)
 
     def masks_by_use(self) -> list[Tensor]:
         """The masks of the last call, (B, T, features) each, in the order of the plain network."""
@@ -190,23 +266,17 @@ class FusedTSMixer:
         return Inputs(*checked)
 
     def _forward(self, inputs: Inputs) -> tuple[Tensor, Pass]:
-        from tuner.models.fused import kernel_launch as launch
+        from tuner.kernels import kernel_launch as launch
 
-        plan, memory, drawing = self.begin(len(inputs.past))
-        if drawing is not None:
-            launch.draw_masks(drawing, self.launching)
-        forecast = launch.forward(
-            plan, self.weights, inputs, memory, self.scale, drawing, self.launching
-        )
-        return forecast, Pass(plan, memory, self.scale)
+        this = self.begin(len(inputs.past))
+        if this.drawing is not None:
+            launch.draw_masks(this.drawing, self.launching)
+        return launch.forward(this, inputs), this
 
     def _backward(self, this: Pass, grad_out: Tensor) -> list[Tensor]:
-        from tuner.models.fused import kernel_launch as launch
+        from tuner.kernels import kernel_launch as launch
 
-        slope = grad_out.contiguous()
-        flat = launch.backward(
-            this.plan, self.weights, self.tables, slope, this.memory, this.scale, self.launching
-        )
+        flat = launch.backward(this, self.tables, grad_out.contiguous())
         return self.tables.layout.views(flat, self._parameters)
 
 
@@ -216,22 +286,6 @@ class Inputs(NamedTuple):
     past: Tensor
     future: Tensor
     static: Tensor
-
-
-class Begun(NamedTuple):
-    """What a pass works with, and the draw that its masks still want."""
-
-    plan: Plan
-    memory: Memory
-    drawing: Drawing | None
-
-
-class Pass(NamedTuple):
-    """What a forward pass leaves for the backward pass."""
-
-    plan: Plan
-    memory: Memory
-    scale: Tensor
 
 
 class _Fused(torch.autograd.Function):

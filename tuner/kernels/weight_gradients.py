@@ -10,7 +10,7 @@ eleven numbers, int64; places are counted in float32 numbers:
      4  rows a sample: 1 or the horizon         10  which tile of the inputs this is
      5  outputs of the layer
 
-`partial` is (splits, numbers of the flat gradient), float32. Letters: see kernels/__init__.py.
+`partial` is (splits, numbers of the flat gradient), float32. Letters: see pieces.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.pieces import big_part, exact_dot, follow
+from tuner.kernels.pieces import big_part, exact_dot, follow
+
+FEW = tl.constexpr(16)
+"""Inputs of a layer whose tiles are no wider."""
+AT_ONCE = tl.constexpr(16)
+"""Rows in a product."""
 
 
 @triton.jit(do_not_specialize=["n_samples"])
@@ -32,8 +37,6 @@ def sum_products(
     SAMPLES: tl.constexpr,
     OUTPUTS: tl.constexpr,
     INPUTS: tl.constexpr,
-    FEW: tl.constexpr,
-    AT_ONCE: tl.constexpr,
     FAR: tl.constexpr,
     early: tl.constexpr,
 ):
@@ -47,33 +50,11 @@ def sum_products(
     row = table + tl.program_id(0) * 11
     if tl.load(row + 6) <= FEW:
         sum_tile(
-            row,
-            workspace,
-            partial,
-            n_samples,
-            n_numbers,
-            Z,
-            SAMPLES,
-            OUTPUTS,
-            FEW,
-            AT_ONCE,
-            FAR,
-            early,
+            row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, FEW, FAR, early
         )
     else:
         sum_tile(
-            row,
-            workspace,
-            partial,
-            n_samples,
-            n_numbers,
-            Z,
-            SAMPLES,
-            OUTPUTS,
-            INPUTS,
-            AT_ONCE,
-            FAR,
-            early,
+            row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, INPUTS, FAR, early
         )
 
 
@@ -125,7 +106,6 @@ def sum_tile(
     SAMPLES: tl.constexpr,
     OUTPUTS: tl.constexpr,
     INPUTS: tl.constexpr,
-    AT_ONCE: tl.constexpr,
     FAR: tl.constexpr,
     early: tl.constexpr,
 ):
@@ -230,38 +210,6 @@ def columns_with_gaps(column, hour, gap):
     return column + tl.max_constancy(tl.multiple_of(hour * gap, 4), 4)
 
 
-@triton.jit
-def store_columns(
-    partial,
-    row,
-    column,
-    hour,
-    width,
-    n_columns,
-    weight,
-    bias,
-    n_numbers,
-    n_splits,
-    SPLITS: tl.constexpr,
-):
-    """Sum (AT_ONCE, columns) each into the first of SPLITS splits; zeros into the others."""
-    first_split = tl.program_id(1) * SPLITS
-    out = partial + first_split.to(tl.int64) * n_numbers
-    weight_start = tl.load(row + 6)
-    bias_start = tl.load(row + 7)
-    at = hour.to(tl.int64) * tl.load(row + 8) + (column % width).to(tl.int64) * tl.load(row + 9)
-    has_weight = (column < n_columns) & (weight_start >= 0)
-    has_bias = (column < n_columns) & (bias_start >= 0)
-    tl.store(out + weight_start + at, tl.sum(weight, axis=0), mask=has_weight)
-    tl.store(out + bias_start + at, tl.sum(bias, axis=0), mask=has_bias)
-    none = tl.zeros([column.shape[0]], tl.float32)
-    for more in tl.static_range(1, SPLITS):
-        out += n_numbers
-        here = first_split + more < n_splits
-        tl.store(out + weight_start + at, none, mask=has_weight & here)
-        tl.store(out + bias_start + at, none, mask=has_bias & here)
-
-
 @triton.jit(do_not_specialize=["n_samples", "n_splits"])
 def sum_columns(
     table,
@@ -274,7 +222,7 @@ def sum_columns(
     ROWS: tl.constexpr,
     SAMPLES: tl.constexpr,
     SPLITS: tl.constexpr,
-    AT_ONCE: tl.constexpr,
+    ROWS_AT_ONCE: tl.constexpr,
     BLOCK: tl.constexpr,
     early: tl.constexpr,
 ):
@@ -299,11 +247,11 @@ def sum_columns(
     # As with products, what is read of the padding is not stored.
     read = column < (n_columns + 15) // 16 * 16
     read_normed = read & (normed_start >= 0)
-    weight = tl.zeros([AT_ONCE, BLOCK], tl.float32)
-    bias = tl.zeros([AT_ONCE, BLOCK], tl.float32)
+    weight = tl.zeros([ROWS_AT_ONCE, BLOCK], tl.float32)
+    bias = tl.zeros([ROWS_AT_ONCE, BLOCK], tl.float32)
     follow(early)
-    for start in range(0, SPLITS * SAMPLES * ROWS, AT_ONCE):
-        r = start + tl.arange(0, AT_ONCE)
+    for start in range(0, SPLITS * SAMPLES * ROWS, ROWS_AT_ONCE):
+        r = start + tl.arange(0, ROWS_AT_ONCE)
         sample = split * (SPLITS * SAMPLES) + r // ROWS
         there = (r < SPLITS * SAMPLES * ROWS) & (sample < n_samples)
         gradient_at = sample.to(tl.int64) * RECORD
@@ -317,6 +265,19 @@ def sum_columns(
         normed = tl.load(normed_rows[None, :] + normed_at[:, None], mask=inside, other=0.0)
         weight += gradient * normed
         bias += gradient
-    store_columns(
-        partial, row, column, hour, width, n_columns, weight, bias, n_numbers, n_splits, SPLITS
-    )
+    # The sums go into the first of SPLITS splits, zeros into the others.
+    first_split = split * SPLITS
+    out = partial + first_split.to(tl.int64) * n_numbers
+    weight_start = tl.load(row + 6)
+    bias_start = tl.load(row + 7)
+    at = hour.to(tl.int64) * tl.load(row + 8) + (column % width).to(tl.int64) * tl.load(row + 9)
+    has_weight = (column < n_columns) & (weight_start >= 0)
+    has_bias = (column < n_columns) & (bias_start >= 0)
+    tl.store(out + weight_start + at, tl.sum(weight, axis=0), mask=has_weight)
+    tl.store(out + bias_start + at, tl.sum(bias, axis=0), mask=has_bias)
+    none = tl.zeros([BLOCK], tl.float32)
+    for more in tl.static_range(1, SPLITS):
+        out += n_numbers
+        here = first_split + more < n_splits
+        tl.store(out + weight_start + at, none, mask=has_weight & here)
+        tl.store(out + bias_start + at, none, mask=has_bias & here)

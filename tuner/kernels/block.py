@@ -3,7 +3,7 @@
 The mixed static covariates join the plane as its last features; then its hours are mixed, then its
 features.
 
-Letters: see kernels/__init__.py.
+Letters: see pieces.py.
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.feature_mixing import (
-    enter_stored,
-    feature_mixing_backward,
-    finish_feature_mixing,
-    product,
-)
-from tuner.models.fused.kernels.pieces import (
+from tuner.kernels.pieces import (
     EPS,
     apply_affine,
     before_norm,
     covered,
     drop,
+    enter_stored,
     exact_dot,
+    feature_mixing_backward,
+    finish_feature_mixing,
     follow,
     inside_plane,
     load_affine,
@@ -33,6 +30,7 @@ from tuner.models.fused.kernels.pieces import (
     mask_tile,
     moments,
     over_norm,
+    product,
     relu,
     store_hours,
     store_plane,
@@ -98,41 +96,6 @@ def time_mixing(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
 
 
 @triton.jit
-def time_mixing_slice_backward(
-    record,
-    masks,
-    grad_sum,
-    first,
-    linear,
-    grad_linear,
-    grad_hours,
-    B: tl.constexpr,
-    scale,
-    Z: tl.constexpr,
-):
-    """Back through `time_mixing_slice`: store the plane's gradient, return the layer's sums."""
-    grad_sum = tl.where(inside_plane(Z), grad_sum, 0.0)
-    grad_entered = tl.where(load_mask(masks + B.mask + first, B.width, Z) != 0, grad_sum, 0.0)
-    if Z.dropout:
-        grad_entered = grad_entered * scale
-    plane = load_plane(record + B.plane + first, B.width, Z)
-    grad_linear = exact_dot(grad_entered, tl.trans(plane), grad_linear, Z)
-    grad_plane = exact_dot(tl.trans(linear), grad_entered, grad_sum, Z)
-    store_plane(record + B.grad_plane + first, B.width, grad_plane, Z)
-    return grad_linear, grad_hours + grad_entered
-
-
-@triton.jit
-def store_layer_gradients(record, grad_linear, grad_hours, B: tl.constexpr, Z: tl.constexpr):
-    """This sample's share of the gradients of the time mixing's weight and bias."""
-    pointers, square = tile_of(
-        record + B.grad_weight, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile
-    )
-    tl.store(pointers, grad_linear, mask=square)
-    store_hours(record + B.grad_bias, tl.sum(grad_hours, axis=1), Z)
-
-
-@triton.jit
 def time_mixing_backward(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
     """Back through `time_mixing`: leave the plane's gradient, and this sample's share of others."""
     WIDTH: tl.constexpr = B.width
@@ -156,15 +119,21 @@ def time_mixing_backward(record, masks, time, B: tl.constexpr, scale, Z: tl.cons
         grad_scaled *= load_affine(time.weight, first, B.width, Z)
         normed = load_plane(record + B.normed + first, B.width, Z)
         grad_sum = before_norm(grad_scaled, normed, inverse, mean_grad, mean_grad_normed, Z)
-        grad_linear, grad_hours = time_mixing_slice_backward(
-            record, masks, grad_sum, first, linear, grad_linear, grad_hours, B, scale, Z
-        )
-    store_layer_gradients(record, grad_linear, grad_hours, B, Z)
-
-
-@triton.jit
-def load_static(base, Z: tl.constexpr):
-    return load_vector(base, Z.static, Z.static_tile)
+        # Back through `time_mixing_slice`.
+        grad_sum = tl.where(inside_plane(Z), grad_sum, 0.0)
+        grad_entered = tl.where(load_mask(masks + B.mask + first, B.width, Z) != 0, grad_sum, 0.0)
+        if Z.dropout:
+            grad_entered = grad_entered * scale
+        plane = load_plane(record + B.plane + first, B.width, Z)
+        grad_linear = exact_dot(grad_entered, tl.trans(plane), grad_linear, Z)
+        grad_plane = exact_dot(tl.trans(linear), grad_entered, grad_sum, Z)
+        store_plane(record + B.grad_plane + first, B.width, grad_plane, Z)
+        grad_hours = grad_hours + grad_entered
+    pointers, square = tile_of(
+        record + B.grad_weight, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile
+    )
+    tl.store(pointers, grad_linear, mask=square)
+    store_hours(record + B.grad_bias, tl.sum(grad_hours, axis=1), Z)
 
 
 @triton.jit
@@ -174,28 +143,6 @@ def enter_static(values, weight, bias, Z: tl.constexpr):
     s = tl.arange(0, Z.static_tile)[None, :]
     tile = tl.load(weight + n * Z.static + s, mask=(n < Z.hidden) & (s < Z.static), other=0.0)
     return tl.sum(tile * values[None, :], axis=1) + load_vector(bias, Z.hidden, Z.hidden_tile)
-
-
-@triton.jit
-def mix_static(
-    record,
-    masks,
-    values,
-    out,
-    mixing,
-    F: tl.constexpr,
-    OUT_ROW: tl.constexpr,
-    scale,
-    Z: tl.constexpr,
-):
-    """A feature mixing of one hour that stands for all: dropout alone tells the hours apart."""
-    hours = zeros(Z.horizon_tile, Z.hidden_tile)
-    entered = enter_static(values, mixing.enter, mixing.enter_bias, Z)
-    lower = mixing.enter + Z.hidden * Z.static
-    residual = enter_static(values, lower, mixing.enter_bias + Z.hidden, Z)
-    entered = hours + entered[None, :]
-    residual = hours + residual[None, :]
-    finish_feature_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
 
 
 @triton.jit
@@ -221,11 +168,21 @@ def block_forward(
     record = workspace + sample * Z.record
     mask_record = masks + sample * Z.mask_record
     if Z.static > 0:
-        values = load_static(static + sample * Z.static, Z)
+        values = load_vector(static + sample * Z.static, Z.static, Z.static_tile)
         s = tl.arange(0, Z.static_tile)
         tl.store(record + B.static + s, values, mask=s < Z.static)
+        # A feature mixing of one hour that stands for all: dropout alone tells the hours apart.
+        hours = zeros(Z.horizon_tile, Z.hidden_tile)
+        mixing = static_mixing
+        entered = enter_static(values, mixing.enter, mixing.enter_bias, Z)
+        lower = mixing.enter + Z.hidden * Z.static
+        residual = enter_static(values, lower, mixing.enter_bias + Z.hidden, Z)
+        entered = hours + entered[None, :]
+        residual = hours + residual[None, :]
         joined = record + B.plane + (B.width - Z.hidden)
-        mix_static(record, mask_record, values, joined, static_mixing, G, B.width, scale, Z)
+        finish_feature_mixing(
+            record, mask_record, entered, residual, joined, mixing, G, B.width, scale, Z
+        )
         tl.debug_barrier()
     time_mixing(record, mask_record, time, B, scale, Y)
     tl.debug_barrier()
@@ -267,18 +224,11 @@ def block_backward(
     if B.projects:
         store_plane(record + F.grad_entered + Z.hidden, entered_row, grad_residual, Z)
     tl.debug_barrier()
+    entered_at = record + F.grad_entered
     for first in range(0, WIDTH, HIDDEN):
+        weight = features.enter + first
         grad_mixed = product(
-            record + F.grad_entered,
-            entered_row,
-            features.enter + first,
-            entered_row,
-            Z.hidden,
-            B.width,
-            1,
-            Z.hidden_tile,
-            Z.chunk,
-            Z,
+            entered_at, entered_row, weight, entered_row, Z.hidden, B.width, 1, Z.hidden_tile, Z
         )
         if not B.projects:
             grad_mixed += grad_residual

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.errors import TunerError
-from tuner.models.dropout import PlainElementwise, Stretch
+from tuner.models.dropout import Elementwise, Stretch
 
 _WORDS = 1 << 32
 
@@ -51,8 +51,8 @@ class _Plane(NamedTuple):
     segment_stride: int
 
 
-class HostKernels:
-    """An `Elementwise` for fp32 planes on a CPU; of other tensors it leaves the work to PyTorch.
+class HostKernels(Elementwise):
+    """For fp32 planes on a CPU; of other tensors it leaves the work to PyTorch.
 
     Args:
         library: the kernels, built.
@@ -60,13 +60,12 @@ class HostKernels:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        self._plain = PlainElementwise()
 
     def relu_dropout(
         self, x: Tensor, p: float, *, training: bool, stretch: Stretch | None = None
     ) -> Tensor:
         if not training or not _serves(x):
-            return self._plain.relu_dropout(x, p, training=training, stretch=stretch)
+            return super().relu_dropout(x, p, training=training, stretch=stretch)
         if stretch is not None:
             x = stretch(x)
         result: Tensor = _ReluDropout.apply(self._library, x, p)  # type: ignore[no-untyped-call]
@@ -77,7 +76,7 @@ class HostKernels:
     ) -> Tensor:
         # PyTorch's are as fast where nothing is dropped and no gradient wanted.
         if not (training and _serves(x) and _serves(residual)):
-            return self._plain.join(residual, x, p, norm, relu=relu, training=training)
+            return super().join(residual, x, p, norm, relu=relu, training=training)
         residual = residual.expand_as(x)
         if isinstance(norm, nn.LayerNorm) and norm.normalized_shape == x.shape[1:]:
             joined: Tensor = _JoinNorm.apply(  # type: ignore[no-untyped-call]
@@ -99,7 +98,7 @@ class _ReluDropout(torch.autograd.Function):
         x = _along_rows(x)
         result = x.new_empty(x.shape)
         mask = _draw(p)
-        library.relu_dropout(_at(x), _at(result), *_wide(_plane(x)), *_c(mask), _threads())
+        library.relu_dropout(*_at(x, result), *_plane(x), *mask, torch.get_num_threads())
         ctx.save_for_backward(result)
         ctx.library, ctx.scale = library, mask.scale
         return result
@@ -115,14 +114,8 @@ class _ReluDropout(torch.autograd.Function):
 def _through(backward: Any, gradient: Tensor, kept: Tensor, scale: float) -> Tensor:
     """The gradient of what was dropped out of, by what the forward pass kept."""
     result = torch.empty_like(gradient)
-    backward(
-        _at(gradient),
-        _at(kept),
-        _at(result),
-        ctypes.c_int64(kept.numel()),
-        ctypes.c_float(scale),
-        _threads(),
-    )
+    at = _at(gradient, kept, result)
+    backward(*at, kept.numel(), scale, torch.get_num_threads())
     return result
 
 
@@ -183,14 +176,8 @@ class _JoinNorm(torch.autograd.Function):
         threads = torch.get_num_threads()
         parts = added.new_zeros(threads, 2, weight.numel())
         affine = added.new_empty(2, *weight.shape)
-        ctx.library.join_norm_backward(
-            *map(_at, (gradient, added, kept, weight, moments)),
-            *map(_at, (grad_residual, grad_x, parts, affine)),
-            ctypes.c_int64(len(added)),
-            ctypes.c_int64(weight.numel()),
-            ctypes.c_float(ctx.scale),
-            _threads(),
-        )
+        at = _at(gradient, added, kept, weight, moments, grad_residual, grad_x, parts, affine)
+        ctx.library.join_norm_backward(*at, len(added), weight.numel(), ctx.scale, threads)
         return None, grad_residual, grad_x, None, affine[0], affine[1], None, None
 
 
@@ -202,20 +189,18 @@ def _join(
     residual = _along_rows(residual)
     kept = torch.empty(x.shape, dtype=torch.uint8)
     mask = _draw(p)
-    nothing = ctypes.c_void_p()
+    of_norm: list[int | None] = [None] * 4
+    if norm is not None:
+        of_norm = [*_at(norm.weight, norm.bias, norm.result, norm.moments)]
     library.join_norm(
-        *map(_at, (x, residual, kept)),
-        *(
-            [nothing] * 4
-            if norm is None
-            else map(_at, (norm.weight, norm.bias, norm.result, norm.moments))
-        ),
-        *_wide(_plane(residual)),
-        ctypes.c_int32(relu),
-        ctypes.c_int32(p > 0),
-        *_c(mask),
-        ctypes.c_float(0.0 if norm is None else norm.eps),
-        _threads(),
+        *_at(x, residual, kept),
+        *of_norm,
+        *_plane(residual),
+        relu,
+        p > 0,
+        *mask,
+        0.0 if norm is None else norm.eps,
+        torch.get_num_threads(),
     )
     return x, kept, mask.scale
 
@@ -239,25 +224,8 @@ def _plane(x: Tensor) -> _Plane:
     return _Plane(*x.shape, *x.stride()[:2])
 
 
-def _at(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
-
-
-def _wide(plane: _Plane) -> tuple[ctypes.c_int64, ...]:
-    return tuple(map(ctypes.c_int64, plane))
-
-
-def _c(mask: _Dropout) -> tuple[Any, ...]:
-    return (
-        ctypes.c_int32(mask.bound),
-        ctypes.c_uint32(mask.first),
-        ctypes.c_uint32(mask.second),
-        ctypes.c_float(mask.scale),
-    )
-
-
-def _threads() -> ctypes.c_int32:
-    return ctypes.c_int32(torch.get_num_threads())
+def _at(*tensors: Tensor) -> list[int]:
+    return [tensor.data_ptr() for tensor in tensors]
 
 
 # Builds the kernels of `host_kernels.cpp` with the machine's C++ compiler, once, and loads them.
@@ -305,7 +273,7 @@ def library() -> ctypes.CDLL:
         place = folder / f"{_key(compiler)}.so"
         if not place.exists():
             _build(compiler, place)
-        return ctypes.CDLL(str(place))
+        return _typed(ctypes.CDLL(str(place)))
     except subprocess.CalledProcessError as error:
         said = (error.stderr or "").strip().splitlines()
         why = said[0] if said else f"exit status {error.returncode}"
@@ -314,6 +282,21 @@ def library() -> ctypes.CDLL:
     raise TunerError(
         f"the kernels for a CPU could not be built with {compiler}: {why}; use --backend eager"
     )
+
+
+def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
+    """With the types of the kernels' arguments."""
+    at, n, flag, word, number = (
+        ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_uint32, ctypes.c_float
+    )  # fmt: skip
+    plane: list[Any] = [n] * 5
+    mask: list[Any] = [flag, word, word, number]
+    library.relu_dropout.argtypes = [at, at, *plane, *mask, flag]
+    library.relu_dropout_backward.argtypes = [at, at, at, n, number, flag]
+    library.join_norm.argtypes = [*[at] * 7, *plane, flag, flag, *mask, number, flag]
+    library.join_norm_backward.argtypes = [*[at] * 9, n, n, number, flag]
+    library.kept_backward.argtypes = [at, at, at, n, number, flag]
+    return library
 
 
 def _cache() -> Path:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.models.fused.launch_order import Launching, NoStream, why_never_early
+from tuner.kernels.launch_order import Launching, NoStream, why_never_early
 
 LONGEST_NAME = 150
 """Of a kernel's files in Triton's cache; what is longer is cut."""
