@@ -246,7 +246,7 @@ def run_trial(
         if evaluation is not None and hyperparameters == definition.defaults:
             recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
-            recorded = dataclasses.replace(recorded, **_memory_held(engines))
+            recorded = dataclasses.replace(recorded, **_engines_kept(engines), **_memory_held())
     earlier = carried.parts or None
     recorded = dataclasses.replace(recorded, timed_earlier=earlier, wait_s=wait_s, cell=cell)
     whole_trial = _with_totals(recorded, result, definition, evaluation_s)
@@ -376,19 +376,23 @@ def _with_totals(
     )
 
 
-def _memory_held(engines: EnginePool | None) -> dict[str, Any]:
-    """What this process still holds of its GPU when a trial's network is gone, with the engines
-    that stay for trials to come: it must not grow over a study.
+def _engines_kept(engines: EnginePool | None) -> dict[str, Any]:
+    """The engines that stay for trials to come, if any may.
 
-    Where none stay, memory that torch holds and nobody uses goes back to the device; else it stays
-    as well: the next trial asks for the same, and would wait for it.
+    Where none do, memory that torch holds and nobody uses goes back to the device; else it stays as
+    well: the next trial asks for the same, and would wait for it.
     """
-    kept: dict[str, Any] = {}
-    if engines is None:
-        torch.cuda.empty_cache()
-    else:
-        kept = {"kept_engines": len(engines), "kept_engines_bytes": engines.n_bytes}
-    return kept | {
+    if engines is not None:
+        return {"kept_engines": len(engines), "kept_engines_bytes": engines.n_bytes}
+    torch.cuda.empty_cache()
+    return {}
+
+
+def _memory_held() -> dict[str, Any]:
+    """What this process still holds on its GPU when a trial's network is gone: it must not grow
+    over a study.
+    """
+    return {
         "allocated_memory_bytes": torch.cuda.memory_allocated(),
         "reserved_memory_bytes": torch.cuda.memory_reserved(),
     }
