@@ -23,7 +23,7 @@ from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
 from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.lock import giving_up, logs_waiting
-from tuner.devices.watch import BusyMeter
+from tuner.devices.watch import Busy, BusyMeter
 from tuner.files.checkout import head, is_edited
 from tuner.models.own import methods_not_used
 from tuner.models.registry import cell_of
@@ -239,10 +239,7 @@ def run_trial(
         result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
         recorded = _recorded(result, observation, device, seed, backend)
         cell = cell_of(definition.architecture, hyperparameters)
-        busy, n_windows = meter.seen(), len(data.train)
-        recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
-        history, after = result.history, result.resumed_from
-        recorded = with_fall(recorded, history, windows=n_windows, after=after)
+        recorded = _with_pace(recorded, result, meter.seen(), windows=len(data.train))
         if evaluation is not None and hyperparameters == definition.defaults:
             recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
@@ -356,6 +353,12 @@ def _recorded(
         **{name: getattr(result, name) for name in _OF_FIT},
     )
     return on_device(recorded, device)
+
+
+def _with_pace(recorded: Recorded, result: FitResult, busy: Busy, *, windows: int) -> Recorded:
+    """With how busy device and process were, and whether the throughput fell."""
+    recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
+    return with_fall(recorded, result.history, windows=windows, after=result.resumed_from)
 
 
 def _with_totals(
