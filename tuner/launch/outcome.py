@@ -107,9 +107,12 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Shows nothing, and tells lines to nobody but `note`."""
+    """Shows nothing, and tells lines to nobody but `tell`."""
 
-    note: Callable[[str], None] = lambda _line: None
+    tell: Callable[[str], None] = lambda _line: None
+
+    def note(self, line: str) -> None:
+        self.tell(line)
 
     @contextmanager
     def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:

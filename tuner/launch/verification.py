@@ -129,8 +129,7 @@ def run(
             found = _planned(opened, reference, request, choice, still_asked)
             if nth and not found.new_runs:
                 break
-            new = [line for line in found.missing if line not in missing]
-            missing += new
+            missing += (new := [line for line in found.missing if line not in missing])
             for line in (*new, *found.notes):
                 notes.note(line)
             if request.devices.print_only:

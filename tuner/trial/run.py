@@ -23,7 +23,7 @@ from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
 from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.lock import giving_up, logs_waiting
-from tuner.devices.watch import BusyMeter
+from tuner.devices.watch import Busy, BusyMeter
 from tuner.files.checkout import head, is_edited
 from tuner.models.own import methods_not_used
 from tuner.models.registry import cell_of
@@ -239,14 +239,11 @@ def run_trial(
         result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
         recorded = _recorded(result, observation, device, seed, backend)
         cell = cell_of(definition.architecture, hyperparameters)
-        busy, n_windows = meter.seen(), len(data.train)
-        recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
-        history, after = result.history, result.resumed_from
-        recorded = with_fall(recorded, history, windows=n_windows, after=after)
+        recorded = _with_pace(recorded, result, meter.seen(), windows=len(data.train))
         if evaluation is not None and hyperparameters == definition.defaults:
             recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
-            recorded = dataclasses.replace(recorded, **_memory_held(engines))
+            recorded = dataclasses.replace(recorded, **_engines_kept(engines), **_memory_held())
     earlier = carried.parts or None
     recorded = dataclasses.replace(recorded, timed_earlier=earlier, wait_s=wait_s, cell=cell)
     whole_trial = _with_totals(recorded, result, definition, evaluation_s)
@@ -358,6 +355,12 @@ def _recorded(
     return on_device(recorded, device)
 
 
+def _with_pace(recorded: Recorded, result: FitResult, busy: Busy, *, windows: int) -> Recorded:
+    """With how busy device and process were, and whether the throughput fell."""
+    recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
+    return with_fall(recorded, result.history, windows=windows, after=result.resumed_from)
+
+
 def _with_totals(
     recorded: Recorded, result: FitResult, definition: StudyDefinition, evaluation_s: float
 ) -> Recorded:
@@ -376,19 +379,23 @@ def _with_totals(
     )
 
 
-def _memory_held(engines: EnginePool | None) -> dict[str, Any]:
-    """What this process still holds of its GPU when a trial's network is gone, with the engines
-    that stay for trials to come: it must not grow over a study.
+def _engines_kept(engines: EnginePool | None) -> dict[str, Any]:
+    """The engines that stay for trials to come, if any may.
 
-    Where none stay, memory that torch holds and nobody uses goes back to the device; else it stays
-    as well: the next trial asks for the same, and would wait for it.
+    Where none do, memory that torch holds and nobody uses goes back to the device; else it stays as
+    well: the next trial asks for the same, and would wait for it.
     """
-    kept: dict[str, Any] = {}
-    if engines is None:
-        torch.cuda.empty_cache()
-    else:
-        kept = {"kept_engines": len(engines), "kept_engines_bytes": engines.n_bytes}
-    return kept | {
+    if engines is not None:
+        return {"kept_engines": len(engines), "kept_engines_bytes": engines.n_bytes}
+    torch.cuda.empty_cache()
+    return {}
+
+
+def _memory_held() -> dict[str, Any]:
+    """What this process still holds on its GPU when a trial's network is gone: it must not grow
+    over a study.
+    """
+    return {
         "allocated_memory_bytes": torch.cuda.memory_allocated(),
         "reserved_memory_bytes": torch.cuda.memory_reserved(),
     }

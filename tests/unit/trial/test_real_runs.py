@@ -22,7 +22,6 @@ from tuner.data.source_kinds import DemoSource
 from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores, Gpu, Observation
-from tuner.record import Recorded
 from tuner.spec.membership import seed_of_trial
 from tuner.training import Evaluation, FitResult, evaluate, fit
 from tuner.training.engines import choose as backends
@@ -87,15 +86,15 @@ def test_what_a_trial_took_beside_its_clock_is_recorded_and_its_network_is_gone(
         networks.append(weakref.ref(model))
         return evaluate(model, data, **more)
 
-    def gone(recorded: Recorded) -> Recorded:
+    def gone() -> dict[str, Any]:
         """Asked when the memory that is still held is read, on a GPU: the network must not be part
         of it."""
         left = sum(network() is not None for network in networks)
-        return replace(recorded, allocated_memory_bytes=left)
+        return {"allocated_memory_bytes": left}
 
     monkeypatch.setattr(objective, "fit", timed)
     monkeypatch.setattr(objective, "evaluate", seen)
-    monkeypatch.setattr(objective, "_with_memory_held", gone)
+    monkeypatch.setattr(objective, "_memory_held", gone)
     monkeypatch.setattr(objective, "Watch", Unwatched)
     gc.disable()
     try:
@@ -170,7 +169,7 @@ def test_engines_that_are_kept_are_recorded_and_leave_the_device_its_memory(
     given_back: list[bool] = []
     monkeypatch.setattr(objective, "Watch", Unwatched)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append(True))
-    monkeypatch.setattr(objective, "_with_memory_held", lambda recorded: recorded)
+    monkeypatch.setattr(objective, "_memory_held", dict)
     job = job_of(reruns=0, device=Gpu(0, "GPU-0", "none", 0))
     kept = present(run_job(job, {"0" * 64: data}, engines=EnginePool())).recorded
     assert (kept.kept_engines, kept.kept_engines_bytes) == (0, 0)
@@ -214,13 +213,13 @@ def test_a_training_that_leaves_the_device_unusable_says_so_and_the_device_is_as
             ended, stopped_by=StopReason.OUT_OF_MEMORY, message="out of memory", context_lost=lost
         )
 
-    def ask(recorded: Recorded) -> Recorded:
-        asked.append(recorded)
-        return recorded
+    def ask() -> dict[str, Any]:
+        asked.append(True)
+        return {}
 
-    asked: list[Recorded] = []
+    asked: list[bool] = []
     monkeypatch.setattr(objective, "fit", without_memory)
-    monkeypatch.setattr(objective, "_with_memory_held", ask)
+    monkeypatch.setattr(objective, "_memory_held", ask)
     monkeypatch.setattr(objective, "Watch", Unwatched)
     done = run_job(job_of(reruns=0, device=Gpu(0, "GPU-0", "none", 0)), {"0" * 64: data})
     assert done is not None
