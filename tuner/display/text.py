@@ -8,7 +8,9 @@ function here.
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import re
 import shlex
 import signal
@@ -69,6 +71,13 @@ def in_csv(value: object) -> object:
     apostrophe.
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """A CSV of these rows, their heads the first."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(map(in_csv, row) for row in rows)
+    return text.getvalue()
 
 
 def in_markdown(text: object) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.display.text import in_csv, in_html, shown
+from tuner.display.text import csv_text, in_html, shown
 from tuner.errors import TunerError
 from tuner.files.durable import put
 from tuner.report.figures.confirmed_figure import devices_of
@@ -149,11 +147,8 @@ def write_csv(report: Report, path: Path) -> None:
     parameters = sorted({name for row in report.rows for name in row.params})
     columns = list(dict.fromkeys(name for row in report.rows for name in row.columns))
     scores = [f"test_mql_of/{name}{end}" for name in columns for end in ("", "_low", "_high")]
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
     counts = ("missed", "cut_off", "mql_is", "contaminated")
-    heads = [*plain, *counts, *figures, *scores, "verdict", *parameters]
-    writer.writerow(map(in_csv, heads))
+    rows: list[list[object]] = [[*plain, *counts, *figures, *scores, "verdict", *parameters]]
     for row in report.rows:
         cells = [
             *(getattr(row, name) for name in plain),
@@ -166,8 +161,8 @@ def write_csv(report: Report, path: Path) -> None:
             row.verdict,
             *(row.params.get(name, "") for name in parameters),
         ]
-        writer.writerow(map(in_csv, cells))
-    put_text(path, text.getvalue())
+        rows.append(cells)
+    put_text(path, csv_text(rows))
 
 
 def write_html(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from tuner.display.terminal import make_console
-from tuner.display.text import in_csv, in_html
+from tuner.display.text import csv_text, in_html
 from tuner.report.comparison_files import document, listed, put_text
 from tuner.report.figures import style
 from tuner.verdict.compare.steps import FIGURES, MQL, WHAT, Row, StepsReport
@@ -97,16 +95,13 @@ def write_csv(report: StepsReport, path: Path) -> None:
         TunerError: the file cannot be written.
     """
     ends = ("estimate", "low", "high", "clear", "bound")
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
     heads = [f"{figure}_{end}" for figure in FIGURES for end in ends]
-    writer.writerow(["kind", "before", "after", "loop", "backends", "runs", *heads])
+    rows: list[list[object]] = [["kind", "before", "after", "loop", "backends", "runs", *heads]]
     for row in report.rows:
-        found = [row.kind, row.before, row.after, row.loop, *cells(row)[1:3]]
+        rows.append([row.kind, row.before, row.after, row.loop, *cells(row)[1:3]])
         for figure in FIGURES:
-            found += [getattr(row.changes.get(figure), end, "") for end in ends]
-        writer.writerow(map(in_csv, found))
-    put_text(path, text.getvalue())
+            rows[-1] += [getattr(row.changes.get(figure), end, "") for end in ends]
+    put_text(path, csv_text(rows))
 
 
 def write_html(report: StepsReport, path: Path) -> None:

@@ -4,7 +4,6 @@ and with the trials on its front, made when they are opened.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import uuid
@@ -14,7 +13,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from optuna.artifacts.exceptions import ArtifactNotFound
 
-from tuner.display.text import in_csv
+from tuner.display.text import csv_text
 from tuner.errors import StorageError
 from tuner.report.trial_detail import ROW, read_trial
 from tuner.storage.optuna.private import trial_id_of
@@ -115,11 +114,7 @@ def _files_of_trial(opened: OpenStudy, number: int) -> tuple[StudyFile, StudyFil
 def _trials_csv(results: StudyResults) -> str:
     rows = [_flat(record) for record in results.records]
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(map(in_csv, columns))
-    writer.writerows(map(in_csv, (row.get(key, "") for key in columns)) for row in rows)
-    return text.getvalue()
+    return csv_text([columns, *([row.get(key, "") for key in columns] for row in rows)])
 
 
 def _flat(record: TrialRecord) -> dict[str, Any]:
@@ -139,13 +134,8 @@ def _flat(record: TrialRecord) -> dict[str, Any]:
 
 
 def _curve_csv(opened: OpenStudy, number: int) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(("trial", *ROW))
-    writer.writerows(
-        (number, *(getattr(row, key) for key in ROW)) for row in opened.epochs.of_trial(number)
-    )
-    return text.getvalue()
+    rows = opened.epochs.of_trial(number)
+    return csv_text([("trial", *ROW), *((number, *(getattr(r, key) for key in ROW)) for r in rows)])
 
 
 def _json(document: Any) -> str:
