@@ -197,7 +197,7 @@ def _engine(config: RunConfig, data: DeviceData, model: nn.Module, *, marked: bo
     engine = make_engine(config, data, model)
     if not marked or engine.backend is not Backend.TRITON:
         return engine
-    from tuner.kernels.launch_order import Launching
+    from tuner.kernels import Launching
     from tuner.models.tsmixer import TSMixer
     from tuner.training.engines.captured import capture_streams
     from tuner.training.engines.fused_engine import TritonEngine

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tuner.config import EpochRecord
-from tuner.pareto import Point
 from tuner.search.pruning import Pruner, Verdict, carried_on
+from tuner.spec.pareto import Point
 from tuner.storage.queue.epochs import EpochRow
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tuner.pareto import Point, front_indices
 from tuner.spec.objectives import values_of
+from tuner.spec.pareto import Point, front_indices
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.runs_model import Front, RunsModel, front_of_runs

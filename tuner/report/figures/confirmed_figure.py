@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.pareto import Point
 from tuner.report.figures.front import HOVER, Interval, VerifiedPoint, bars, draw_verified
 from tuner.report.figures.style import (
     GREY,
@@ -28,6 +27,7 @@ from tuner.report.figures.style import (
     say_nothing_yet,
     style_of,
 )
+from tuner.spec.pareto import Point
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tuner.pareto import Point
 from tuner.report.figures.confirmed_figure import ConfirmedSeries, Found
 from tuner.report.figures.series import verified_points
 from tuner.settings import in_percent
+from tuner.spec.pareto import Point
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.compare.studies import names_of_groups
