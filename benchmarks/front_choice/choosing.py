@@ -33,9 +33,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.samplers.job import Job
 from benchmarks.samplers.samplers import make_job, reference
 from benchmarks.shared.circumstances import circumstances, heading, write
-from tuner.pareto import hypervolume
 from tuner.record import Recorded
 from tuner.search.sampler import EncodedSampler
+from tuner.spec.pareto import hypervolume
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import read_studies

@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks.pruning.simulated_curves import WORLDS, simulate
 from tuner.config import TrainingSettings
-from tuner.pareto import Point
 from tuner.search.bounds import FinishedTrial, Stopping
+from tuner.spec.pareto import Point
 from tuner.spec.study_file import load_study_file
 from tuner.study.archive import read_archive
 

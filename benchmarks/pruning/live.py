@@ -27,9 +27,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.pruning.replay import TARGET_LOST, TARGET_SAVED
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.errors import UsageError
-from tuner.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.search.history import configuration
 from tuner.search.methods import prunes
+from tuner.spec.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord
 

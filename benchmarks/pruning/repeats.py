@@ -29,10 +29,10 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.pruning.curve_sets import stopping_of
 from benchmarks.shared.circumstances import circumstances, heading, write
-from tuner.pareto import Point
 from tuner.search.bounds import Caution, FinishedTrial
 from tuner.search.history import Configuration, configuration
 from tuner.search.pruning import Pruner
+from tuner.spec.pareto import Point
 from tuner.storage.records import device_seconds
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord

@@ -32,9 +32,9 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.pruning.curve_sets import Curves, Recorded, numbers, read_curves, simulated_sets
-from tuner.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.search.bounds import Caution, FinishedTrial
 from tuner.search.pruning import Pruner
+from tuner.spec.pareto import Point, front_indices, hypervolume, reference_point
 
 ORDERS = 20
 TARGET_SAVED, TARGET_LOST = 0.40, 0.01

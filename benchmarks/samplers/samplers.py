@@ -44,8 +44,8 @@ from benchmarks.samplers.job import Job, Outcome, reference
 from benchmarks.samplers.report import draw, report
 from benchmarks.samplers.simulated_job import SimulatedJob
 from tuner.config import SAMPLERS
-from tuner.pareto import hypervolume
 from tuner.search.sampler import EncodedSampler
+from tuner.spec.pareto import hypervolume
 
 FIELDS = ("job", "arm", "seed", "trial", "hypervolume", "seen", "seconds")
 PLAIN: dict[str, Any] = {

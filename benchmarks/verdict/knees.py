@@ -13,8 +13,8 @@ import numpy as np
 from benchmarks.verdict.retunes import BESIDE_S
 from benchmarks.verdict.searches import runs_of_search
 from benchmarks.verdict.truths import MOST_EPOCHS, Training, noise_of_mql, truth
-from tuner.pareto import front_indices, knee_index
 from tuner.spec.margin import MARGIN
+from tuner.spec.pareto import front_indices, knee_index
 from tuner.verdict.stats.pairs import Comparison, Question, Sample, judge
 
 Array = np.ndarray[Any, Any]

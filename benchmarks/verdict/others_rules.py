@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks.verdict.budgets import Gpu, Place
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import Training
-from tuner.pareto import front_indices, knee_index
 from tuner.spec.margin import LEAST_RUNS, MARGIN
+from tuner.spec.pareto import front_indices, knee_index
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, RunsModel
 
 PER_PERCENT = 1.0

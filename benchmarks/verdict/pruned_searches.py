@@ -34,8 +34,8 @@ from benchmarks.verdict.noisy_searches_table import lines
 from benchmarks.verdict.over_truths import ratio_over_truths
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.truths import TRUTHS, Training, truth
-from tuner.pareto import front_indices
 from tuner.search.bounds import Caution
+from tuner.spec.pareto import front_indices
 
 REPEATS = Path(__file__).parents[1] / "pruning" / "repeats.json"
 ALL, NONE = "kg, first runs pruned", "kg, nothing pruned"

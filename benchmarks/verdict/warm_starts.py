@@ -30,8 +30,8 @@ from benchmarks.verdict.next_runs import Searched
 from benchmarks.verdict.others_rules import steps
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.truths import TRUTHS, truth
-from tuner.pareto import front_indices
 from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS
+from tuner.spec.pareto import front_indices
 
 BUDGETS_S = (84.0, 240.0)
 SOURCE_S, SETTLED_AFTER = 240.0, 0.9

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.recorded_studies import record_study
-from tuner.pareto import Point
 from tuner.spec.membership import seed_of_trial
+from tuner.spec.pareto import Point
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of

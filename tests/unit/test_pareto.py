@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.pareto import Point, front_indices, hypervolume, knee_index, reference_point
+from tuner.spec.pareto import Point, front_indices, hypervolume, knee_index, reference_point
 
 finite = st.floats(0.0, 1e6)
 points = st.lists(st.tuples(finite, finite), min_size=1, max_size=40)

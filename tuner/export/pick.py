@@ -11,9 +11,9 @@ from optuna.trial import TrialState
 
 from tuner.errors import TunerError, UsageError, unknown_name
 from tuner.export.best_config import Chosen
-from tuner.pareto import Point, front_indices, knee_index
 from tuner.spec.margin import checked_margin
 from tuner.spec.objectives import axis_title
+from tuner.spec.pareto import Point, front_indices, knee_index
 from tuner.study.group import Group
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot

@@ -45,7 +45,7 @@ from tuner.files.plain import (
 from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.models.registry import build_model
 from tuner.spec.configuration import Configuration
-from tuner.training.forecasts import rearranged
+from tuner.training.quantile_loss import rearranged
 from tuner.version import __version__
 
 if TYPE_CHECKING:

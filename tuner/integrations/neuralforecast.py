@@ -22,7 +22,7 @@ from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError
 from tuner.models.names import social_names
 from tuner.models.registry import build_model
-from tuner.training.forecasts import rearranged
+from tuner.training.quantile_loss import rearranged
 
 BASE_ARGUMENTS = frozenset(inspect.signature(BaseModel).parameters) - {"trainer_kwargs"}
 

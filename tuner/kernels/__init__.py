@@ -8,6 +8,15 @@ Nothing here needs Triton before a network is called: machines without it import
 the same. `kernel_launch`, `step_kernels` and the kernels themselves import it.
 """
 
+from tuner.kernels.launch_order import PLAIN, Launching, Scoring, why_not_early
 from tuner.kernels.network import FusedTSMixer, drops_out, why_not
 
-__all__ = ["FusedTSMixer", "drops_out", "why_not"]
+__all__ = [
+    "PLAIN",
+    "FusedTSMixer",
+    "Launching",
+    "Scoring",
+    "drops_out",
+    "why_not",
+    "why_not_early",
+]

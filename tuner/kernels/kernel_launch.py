@@ -58,7 +58,6 @@ def parameter_gradients(this: Pass, tables: DeviceTables, squares: Squares | Non
     # On a side of their own they begin when all before has ended.
     apart = launching.next() if launching.side is None else launching.first()
     with launching.on_side():
-        # The share of norms, and of what samples have a share of.
         for n_rows, table in tables.columns.items():
             together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
             sum_columns[len(table), -(-n_splits // together)](
@@ -74,7 +73,6 @@ def parameter_gradients(this: Pass, tables: DeviceTables, squares: Squares | Non
                 SPLITS=together,
                 ROWS_AT_ONCE=4 if n_rows == 1 else 32,
                 BLOCK=columns_of(n_rows),
-                num_warps=4,
                 **apart,
             )
     launching.join()
@@ -90,7 +88,6 @@ def parameter_gradients(this: Pass, tables: DeviceTables, squares: Squares | Non
         SPLITS=MOST_SPLITS,
         BLOCK=SUMMED_AT_ONCE,
         SQUARED=squares is not None,
-        num_warps=4,
         **apart,
     )
     return gradient

@@ -210,6 +210,38 @@ def columns_with_gaps(column, hour, gap):
     return column + tl.max_constancy(tl.multiple_of(hour * gap, 4), 4)
 
 
+@triton.jit
+def store_columns(
+    partial,
+    row,
+    column,
+    hour,
+    width,
+    n_columns,
+    weight,
+    bias,
+    n_numbers,
+    n_splits,
+    SPLITS: tl.constexpr,
+):
+    """Sum (rows at once, columns) each into the first of SPLITS splits; zeros into the others."""
+    first_split = tl.program_id(1) * SPLITS
+    out = partial + first_split.to(tl.int64) * n_numbers
+    weight_start = tl.load(row + 6)
+    bias_start = tl.load(row + 7)
+    at = hour.to(tl.int64) * tl.load(row + 8) + (column % width).to(tl.int64) * tl.load(row + 9)
+    has_weight = (column < n_columns) & (weight_start >= 0)
+    has_bias = (column < n_columns) & (bias_start >= 0)
+    tl.store(out + weight_start + at, tl.sum(weight, axis=0), mask=has_weight)
+    tl.store(out + bias_start + at, tl.sum(bias, axis=0), mask=has_bias)
+    none = tl.zeros([column.shape[0]], tl.float32)
+    for more in tl.static_range(1, SPLITS):
+        out += n_numbers
+        here = first_split + more < n_splits
+        tl.store(out + weight_start + at, none, mask=has_weight & here)
+        tl.store(out + bias_start + at, none, mask=has_bias & here)
+
+
 @triton.jit(do_not_specialize=["n_samples", "n_splits"])
 def sum_columns(
     table,
@@ -265,19 +297,6 @@ def sum_columns(
         normed = tl.load(normed_rows[None, :] + normed_at[:, None], mask=inside, other=0.0)
         weight += gradient * normed
         bias += gradient
-    # The sums go into the first of SPLITS splits, zeros into the others.
-    first_split = split * SPLITS
-    out = partial + first_split.to(tl.int64) * n_numbers
-    weight_start = tl.load(row + 6)
-    bias_start = tl.load(row + 7)
-    at = hour.to(tl.int64) * tl.load(row + 8) + (column % width).to(tl.int64) * tl.load(row + 9)
-    has_weight = (column < n_columns) & (weight_start >= 0)
-    has_bias = (column < n_columns) & (bias_start >= 0)
-    tl.store(out + weight_start + at, tl.sum(weight, axis=0), mask=has_weight)
-    tl.store(out + bias_start + at, tl.sum(bias, axis=0), mask=has_bias)
-    none = tl.zeros([BLOCK], tl.float32)
-    for more in tl.static_range(1, SPLITS):
-        out += n_numbers
-        here = first_split + more < n_splits
-        tl.store(out + weight_start + at, none, mask=has_weight & here)
-        tl.store(out + bias_start + at, none, mask=has_bias & here)
+    store_columns(
+        partial, row, column, hour, width, n_columns, weight, bias, n_numbers, n_splits, SPLITS
+    )

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 
-import torch
-
 FAULTS = (Exception, SystemExit, GeneratorExit)
 """What code of the user's may raise: its `sys.exit()` is a fault of its own, and ends no process
 of ours.
@@ -113,6 +111,8 @@ def out_of_memory(error: BaseException) -> BaseException | None:
 
 
 def _says_so(error: BaseException) -> bool:
+    import torch  # here: who only launches a search names faults, too, and waits for no torch
+
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
         words in str(error) for words in _WORDS
     )

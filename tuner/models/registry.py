@@ -125,8 +125,7 @@ def unused_parts(architecture: Architecture, shapes: ModelShapes) -> Iterator[st
 
         said = unused_notice(architecture.model, methods_not_used(architecture))
     else:
-        from tuner.models.of_neuralforecast.build import find_class
-        from tuner.models.of_neuralforecast.covariates import Covariates
+        from tuner.models.of_neuralforecast.build import Covariates, find_class
 
         said = Covariates.of(find_class(of_library), shapes).notice(architecture.model)
     if said:

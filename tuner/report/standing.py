@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from optuna.trial import TrialState
 
 from tuner.display.text import in_markdown
-from tuner.pareto import knee_index
 from tuner.record import Recorded
 from tuner.report.alarms import Alarm, in_lines
 from tuner.spec.objectives import heading
+from tuner.spec.pareto import knee_index
 from tuner.storage.queue.roster import WorkerRow
 from tuner.study.group import memberships
 from tuner.study.open import OpenStudy

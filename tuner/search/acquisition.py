@@ -3,7 +3,7 @@ to grow most, within what somebody would choose.
 
 Two Gaussian processes, of the logarithm of the time and of the MQL. What is much slower or much
 worse than the default is no gain, however good it is otherwise: the hypervolume within the corner
-(`tuner.search.reshaped_trials.corner_of`) is what is to grow. The front that it grows from is of
+(`tuner.search.history.corner_of`) is what is to grow. The front that it grows from is of
 *expected* values at the configurations tried, not of measured ones, whose best are the luckiest
 seeds.
 
@@ -25,10 +25,10 @@ from optuna.trial import FrozenTrial, TrialState
 from scipy.special import ndtr
 
 from tuner.config import Value
-from tuner.pareto import Point, front_indices, reference_point
 from tuner.search.cube import Cube, WholeSpaceSampler
 from tuner.search.gaussian_process import Array, GaussianProcess
-from tuner.search.reshaped_trials import WORST, corner_of
+from tuner.search.history import WORST, corner_of
+from tuner.spec.pareto import Point, front_indices, reference_point
 from tuner.spec.space import SearchSpace
 
 EVERYWHERE = 1024

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tuner.pareto import Point
 from tuner.spec.objectives import TIMES, Running, TimeObjective
+from tuner.spec.pareto import Point
 
 # The error that a validation loss may come with, by the trials that have finished.
 

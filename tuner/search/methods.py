@@ -9,8 +9,8 @@ from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler
 from optuna.trial import FrozenTrial
 
 from tuner.config import SamplerName, Value
-from tuner.pareto import Point
-from tuner.search.reshaped_trials import clipped, most_telling, with_log_time, within
+from tuner.search.history import clipped, most_telling, with_log_time, within
+from tuner.spec.pareto import Point
 from tuner.spec.space import SearchSpace
 
 STARTUP = 12

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from tuner.search.confirming_ahead import asked_of
 from tuner.search.cube import Cube
 from tuner.search.gaussian_process import GaussianProcess
 from tuner.search.history import TrialHistory
@@ -33,6 +32,7 @@ from tuner.search.next_run_model import (
     Figure,
     Fits,
     Fitted,
+    asked_of,
     fitted_until,
     promising,
 )

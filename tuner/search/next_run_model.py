@@ -30,6 +30,7 @@ from tuner.search.gaussian_process import (
     unlikely,
 )
 from tuner.search.past_runs import Configurations, PastRun, Place, some_of
+from tuner.spec.margin import LEVEL
 
 # A Gaussian process for configurations that ran once, or several times: what a figure is at each
 # of them, and how surely, all together.
@@ -342,3 +343,18 @@ def _fitted(ran: Configurations, some: Configurations, figure: int) -> Fitted:
         length=some.length if figure == MQL else np.zeros(len(some.runs)),
     )
     return Fitted(probable_settings(data, ITERATIONS), centre, scale)
+
+
+# What a confirmation will ask of a configuration, by the noise that its runs are believed to
+# have.
+
+
+def asked_of(noise: Array, of_default: float, seeds: int) -> tuple[Array, Array]:
+    """The variance of the difference from the default that a confirmation on so many seeds will
+    see, and by how much that difference has to lie below the margin for it to claim "no worse";
+    both like `noise`, the variance of one run of each configuration.
+    """
+    from scipy.special import stdtrit  # here: who only watches a launch does not wait for it
+
+    error = (noise + of_default) / seeds
+    return error, float(stdtrit(seeds - 1, 1 - LEVEL)) * np.sqrt(error)

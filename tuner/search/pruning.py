@@ -26,9 +26,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tuner.config import OBJECTIVES
-from tuner.pareto import Point, front_indices
 from tuner.record import Recorded
 from tuner.search.bounds import Bounds, Caution, FinishedTrial, Stopping
+from tuner.spec.pareto import Point, front_indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

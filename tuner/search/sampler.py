@@ -22,10 +22,9 @@ from tuner.config import Value
 from tuner.record import Recorded
 from tuner.search.cube import WholeSpaceSampler
 from tuner.search.gaussian_process import one_thread
-from tuner.search.history import TrialHistory, known_params
+from tuner.search.history import TrialHistory, corner_of, known_params
 from tuner.search.methods import Asked, Method, method_of
 from tuner.search.past_runs import place_of
-from tuner.search.reshaped_trials import corner_of
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.margin import MARGIN
 from tuner.spec.membership import FIRST_DRAW, drawn_as

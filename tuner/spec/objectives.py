@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tuner.config import MqlSplit
-from tuner.pareto import Point
 from tuner.record import Recorded
+from tuner.spec.pareto import Point
 
 if TYPE_CHECKING:
     from tuner.spec.policy import SearchPolicy

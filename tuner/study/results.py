@@ -19,10 +19,10 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.config import OBJECTIVES, StopReason, Value
 from tuner.files import kinds
 from tuner.files.kinds import OverSeeds
-from tuner.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.record import MEANINGS, SCORES, Recorded
 from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import axis_title, limits_in_words, violations
+from tuner.spec.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.spec.policy import SearchPolicy
 from tuner.study.open import OpenStudy
 

@@ -16,8 +16,8 @@ from tuner.models.fault import out_of_memory
 from tuner.training.batching import batches
 from tuner.training.clock import exact_fp32
 from tuner.training.engines.captured import VALIDATION_BATCH
-from tuner.training.forecasts import forecasts_of
 from tuner.training.quantile_loss import (
+    forecasts_of,
     mean_quantile_loss_per_column,
     mean_quantile_loss_per_window,
 )

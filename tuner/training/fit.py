@@ -269,11 +269,16 @@ def fit(
         told = on_epoch, should_stop, checkpoints, on_resume
         return _result(_Training(data, state, *told, pool), model)
 
-    pool = engines if model is None else None
-    result = trained(pool)
+    return _beside(engines if model is None else None, trained)
+
+
+def _beside(
+    engines: EnginePool | None, trained: Callable[[EnginePool | None], FitResult]
+) -> FitResult:
+    """A training beside kept engines; without them where there was no memory for it beside them."""
+    result = trained(engines)
     ran_out = result.stopped_by is StopReason.OUT_OF_MEMORY and not result.context_lost
-    # Without kept engines where there was no memory for it beside them.
-    return trained(None) if ran_out and pool is not None and pool.empty() else result
+    return trained(None) if ran_out and engines is not None and engines.empty() else result
 
 
 def _result(training: _Training, model: nn.Module | None) -> FitResult:

@@ -3,7 +3,7 @@ quantiles cross, what sorting them changes, and how good their intervals are.
 
 A row is a forecast of one series, time and target column: one value for each trained level. It
 crosses where a value lies below that of a lower level. All measures but the rate of crossing are of
-sorted rows (`tuner.training.forecasts`), which is what a saved model forecasts. The protocol's
+sorted rows (`tuner.training.quantile_loss`), which is what a saved model forecasts. The protocol's
 MQL is of rows as they come. Sorting all trained levels never makes the loss over all of them
 larger; over the evaluated ones alone it may, by little.
 
@@ -33,8 +33,12 @@ from tuner.data.windows import DeviceData
 from tuner.training.batching import batches
 from tuner.training.clock import exact_fp32
 from tuner.training.evaluate import Evaluation, evaluate
-from tuner.training.forecasts import crosses, forecasts_of, rearranged
-from tuner.training.quantile_loss import mean_quantile_loss_per_window
+from tuner.training.quantile_loss import (
+    crosses,
+    forecasts_of,
+    mean_quantile_loss_per_window,
+    rearranged,
+)
 
 AT_ONCE = 128
 """Windows per pass: all levels of each are held in float64, several times over."""

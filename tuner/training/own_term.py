@@ -97,6 +97,7 @@ no residual is exactly 0 there, where a root has no gradient."""
 
 
 Term = Callable[..., Any]
+"""As `OwnTerm` calls it."""
 
 
 class OwnTerm:

@@ -16,10 +16,9 @@ from torch.utils.checkpoint import checkpoint
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import Batch, DeviceData, DeviceSplit
 from tuner.training.batching import batches
-from tuner.training.forecasts import refuse_other_shape
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.own_term import own_term
-from tuner.training.quantile_loss import quantile_loss
+from tuner.training.quantile_loss import quantile_loss, refuse_other_shape
 from tuner.training.stage_marks import Mark, Stage, unmarked
 
 # Activation checkpointing: a network's blocks keep their inputs only, and what a backward pass

@@ -22,10 +22,10 @@ from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.lock import DeviceLockError
 from tuner.errors import TunerError
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.pruning import Pruner, Verdict, carried_on
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.pareto import Point
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.records import TrialResult

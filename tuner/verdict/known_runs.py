@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from optuna.trial import TrialState
 
-from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import values_of
+from tuner.spec.pareto import Point
 from tuner.storage.queue.verifications import VerificationRun
 from tuner.study.results import TrialRecord, is_cut, is_miss
 from tuner.study.snapshot import StudySnapshot

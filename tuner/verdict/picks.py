@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tuner.pareto import Point, knee_index
+from tuner.spec.pareto import Point, knee_index
 from tuner.storage.queue.verifications import (
     CHOSEN_LATER,
     VerificationRun,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tuner.pareto import Point
 from tuner.settings import in_percent
+from tuner.spec.pareto import Point
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation_plan import LEAST_CHANCE
 from tuner.verdict.known_runs import converged_configurations, runs_of

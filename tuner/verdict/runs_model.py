@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.pareto import Point, front_indices
-from tuner.search.confirming_ahead import asked_of
 from tuner.search.gaussian_process import one_thread
-from tuner.search.next_run_model import Belief, Repeated, believed
+from tuner.search.next_run_model import Belief, Repeated, asked_of, believed
 from tuner.spec.margin import TOO_MUCH
 from tuner.spec.objectives import values_of
+from tuner.spec.pareto import Point, front_indices
 from tuner.spec.space import SearchSpace
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot

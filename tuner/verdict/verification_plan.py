@@ -13,8 +13,8 @@ import numpy as np
 from tuner.config import Value
 from tuner.data.task import load_task
 from tuner.errors import TunerError, UsageError
-from tuner.pareto import knee_index
 from tuner.spec.membership import FIRST_DRAW, seed_of_trial, seeds_of
+from tuner.spec.pareto import knee_index
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.queue.verifications import PlannedRun, VerificationRun, planned_seeds

@@ -11,7 +11,7 @@ from tests.support.recorded_studies import record_group
 from tuner.errors import TunerError, UsageError
 from tuner.export import load_best
 from tuner.export.script_text import headline
-from tuner.pareto import front_indices
+from tuner.spec.pareto import front_indices
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, write_archive

@@ -19,7 +19,7 @@ from tuner import load_model
 from tuner.config import Architecture
 from tuner.data.recent_rows import Scaling
 from tuner.errors import UsageError
-from tuner.training.forecasts import crosses
+from tuner.training.quantile_loss import crosses
 
 Floats = npt.NDArray[np.float64]
 

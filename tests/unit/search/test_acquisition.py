@@ -9,12 +9,11 @@ import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from tuner.pareto import hypervolume
 from tuner.search.acquisition import ImprovementSampler, _Growth
 from tuner.search.gaussian_process import GaussianProcess
-from tuner.search.history import TrialHistory
-from tuner.search.reshaped_trials import corner_of, within
+from tuner.search.history import TrialHistory, corner_of, within
 from tuner.search.sampler import EncodedSampler, SobolPoints
+from tuner.spec.pareto import hypervolume
 from tuner.spec.study_file import load_study_file
 
 FILE = load_study_file("rmsnorm")

@@ -13,9 +13,8 @@ from optuna.trial import TrialState, create_trial
 
 from tests.support.sampled_studies import FILE, SPACE, new_study, record
 from tuner.record import Recorded
-from tuner.search.history import TrialHistory
+from tuner.search.history import TrialHistory, clipped, most_telling, with_log_time
 from tuner.search.pruning import Verdict
-from tuner.search.reshaped_trials import clipped, most_telling, with_log_time
 
 
 @pytest.fixture(autouse=True)

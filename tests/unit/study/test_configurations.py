@@ -14,10 +14,10 @@ from optuna.trial import TrialState
 from tuner.api import front_frame, to_frame
 from tuner.config import OBJECTIVES, Value
 from tuner.export.pick import choose
-from tuner.pareto import Point, front_indices, hypervolume, hypervolume_trace
 from tuner.record import Recorded
 from tuner.report.figures.series import common_reference, front_series, trade_series, volume_series
 from tuner.report.terminal.live import Look, picture
+from tuner.spec.pareto import Point, front_indices, hypervolume, hypervolume_trace
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.records import Counts
 from tuner.study.results import StudyResults, TrialRecord, configurations, judged, median_values

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.training.forecasts import crosses, rearranged
-from tuner.training.quantile_loss import pinball
+from tuner.training.quantile_loss import crosses, pinball, rearranged
 
 LEVELS = torch.tensor([0.05, 0.2, 0.5, 0.7, 0.95], dtype=torch.float64)
 

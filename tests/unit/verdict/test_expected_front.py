@@ -8,10 +8,10 @@ import pytest
 from optuna.trial import TrialState
 
 from tuner.config import Value
-from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.gaussian_process import GaussianProcess
 from tuner.search.sampler import SobolPoints
+from tuner.spec.pareto import Point
 from tuner.spec.study_file import load_study_file
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.verdict.runs_model import LEAST_TRIALS, Choice, expected_points, front_of, front_of_runs

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.pareto import Point
 from tuner.report.figures.front import HOVER, VerifiedPoint, bars, draw_verified
 from tuner.report.figures.series import verified_points
 from tuner.report.figures.style import (
@@ -31,6 +30,7 @@ from tuner.report.figures.style import (
     style_of,
 )
 from tuner.settings import in_percent
+from tuner.spec.pareto import Point
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.compare.studies import names_of_groups

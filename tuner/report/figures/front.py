@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tuner.pareto import Point, front_indices
 from tuner.report.figures.style import (
     GREY,
     MANY,
@@ -21,6 +20,7 @@ from tuner.report.figures.style import (
     say_nothing_yet,
     style_of,
 )
+from tuner.spec.pareto import Point, front_indices
 from tuner.study.results import in_words
 from tuner.verdict.stats.intervals import Interval
 

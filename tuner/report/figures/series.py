@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from optuna.trial import TrialState
 
 from tuner.display.text import in_html, shown_value
-from tuner.pareto import hypervolume_trace, knee_index, reference_point
 from tuner.report.figures.curves import Curve, Pace, VolumeSeries
 from tuner.report.figures.front import FrontSeries, VerifiedPoint
 from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
+from tuner.spec.pareto import hypervolume_trace, knee_index, reference_point
 from tuner.storage.queue.claims import Stint
 from tuner.storage.queue.epochs import EpochRow
 from tuner.study.results import StudyResults, TrialRecord, baselines_of, median_values
@@ -24,7 +24,7 @@ from tuner.study.throughput import Throughput, throughput_of
 from tuner.verdict.verified import Verified
 
 if TYPE_CHECKING:
-    from tuner.pareto import Point
+    from tuner.spec.pareto import Point
 
 EMPHASISED = 5
 """Curves of one study drawn in colour: the default and the front's, evenly spread."""

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.kernels import FusedTSMixer
+from tuner.kernels import PLAIN, FusedTSMixer, Launching, why_not_early
 from tuner.kernels.compile_only import Kernel, collected, launching_for, one_at_a_time
-from tuner.kernels.launch_order import PLAIN, Launching, why_not_early
 from tuner.kernels.step_kernels import LossSum
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
 from tuner.models.tsmixer import SideStreams, TSMixer

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData, DeviceSplit
-from tuner.kernels import FusedTSMixer
-from tuner.kernels.launch_order import PLAIN, Launching, Scoring
+from tuner.kernels import PLAIN, FusedTSMixer, Launching, Scoring
 from tuner.kernels.step_kernels import FlatAdamW, FlatParameters, LossSum, gather, score
 from tuner.models.tsmixer import TSMixer
 from tuner.training.model_state import Snapshot, copy_together, model_state

@@ -22,7 +22,7 @@ from torch import nn
 
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.kernels.network import drops_out
+from tuner.kernels import drops_out
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.captured import GraphMemory
 from tuner.training.engines.choose import choose_backend

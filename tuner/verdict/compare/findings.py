@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tuner.pareto import Point, hypervolume, reference_point
 from tuner.spec.objectives import axis_title
+from tuner.spec.pareto import Point, hypervolume, reference_point
 from tuner.study.group import names_by_group
 from tuner.study.results import baselines_of, in_words, loses
 from tuner.study.snapshot import StudySnapshot

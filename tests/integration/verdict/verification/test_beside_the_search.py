@@ -23,7 +23,6 @@ from tests.support.recorded_studies import record_study
 from tuner.errors import TunerError
 from tuner.export import load_best
 from tuner.export.script_text import headline
-from tuner.pareto import Point
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.standing import standing
 from tuner.report.study_status import status_of
@@ -31,6 +30,7 @@ from tuner.report.terminal.tables import print_status
 from tuner.report.terminal.trial_sections import print_trial
 from tuner.report.terminal.verification import print_verified, verification_document
 from tuner.report.trial_detail import read_trial
+from tuner.spec.pareto import Point
 from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url

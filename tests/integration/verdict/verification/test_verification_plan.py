@@ -10,8 +10,8 @@ import pytest
 from tests.support.drawn_verifications import drawn_result, verify_all
 from tuner.errors import UsageError
 from tuner.export import load_best
-from tuner.pareto import knee_index
 from tuner.spec.membership import seed_of_trial
+from tuner.spec.pareto import knee_index
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive

@@ -16,8 +16,8 @@ from optuna.trial import TrialState
 
 from tests.support.paths import BENCHMARKS
 from tests.support.present import present
-from tuner.pareto import front_indices, hypervolume, reference_point
 from tuner.search.sampler import sampler_for
+from tuner.spec.pareto import front_indices, hypervolume, reference_point
 from tuner.spec.policy import SearchPolicy
 from tuner.study.archive import Archive, read_archive, write_archive
 from tuner.study.results import TrialRecord
