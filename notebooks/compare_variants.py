@@ -34,27 +34,16 @@ warnings.filterwarnings("ignore", message="IProgress not found")  # we show no p
 
 import pandas as pd
 
-from tuner.report.comparison_files import (
-    HEADINGS,
-    LEVELS_ARE,
-    cell,
-    figure_of,
-    level_cell,
-    level_headings,
-    volume_line,
-)
-from tuner.report.figures.draw import importances_figure
-from tuner.study.archive import read_archive
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
+from tuner.report.comparison_files import HEADINGS, LEVELS_ARE, cell, figure_of, level_cell, level_headings, volume_line
 from tuner.verdict.explain import explain_study
+from tuner.report.figures.draw import importances_figure
+from tuner.study.archive import read_archive
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
 
-CAMPAIGN = [
-    HERE.parent / "benchmarks" / "campaign" / f"etth-{name}.json.gz"
-    for name in ("original", "rmsnorm")
-]
+CAMPAIGN = [HERE.parent / "benchmarks" / "campaign" / f"etth-{name}.json.gz" for name in ("original", "rmsnorm")]
 SMALL = [HERE / "data" / f"{name}.json.gz" for name in ("original", "rmsnorm")]
 
 # Exported studies; or variants, with STORAGE a database and TASK their task.
@@ -87,12 +76,7 @@ for line in report.missing:
 # %%
 pd.DataFrame(
     [
-        {
-            "variant": row.variant,
-            "hyperparameters": row.hyperparameters,
-            "trial": row.trial,
-            "runs": row.runs,
-        }
+        {"variant": row.variant, "hyperparameters": row.hyperparameters, "trial": row.trial, "runs": row.runs}
         | {heading: cell(row, name) for name, heading in HEADINGS.items()}
         | {"missed": sum(row.misses.values()), "verdict": row.verdict}
         for row in report.rows
@@ -145,8 +129,6 @@ for variant, lesson in lessons.items():
 for variant, lesson in lessons.items():
     if (ranking := lesson.ranking) is not None:
         chosen = f"validation would have chosen trial {ranking.by_validation}, test chose {ranking.by_test}"
-        print(
-            f"{variant}: over {ranking.trials} trials, {chosen}; that costs {ranking.price:+.4f} test MQL"
-        )
+        print(f"{variant}: over {ranking.trials} trials, {chosen}; that costs {ranking.price:+.4f} test MQL")
     for line in lesson.missing:
         print(f"{variant}: {line}")

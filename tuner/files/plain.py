@@ -86,7 +86,8 @@ def refuse_long_name(name: str, *, of: str = "") -> None:
         )
 
 
-def _label(value: str) -> str:
+def check_label(value: str) -> str:
+    """The name. Raises ValueError where it holds a control character."""
     if _UNSAFE.search(value):
         raise ValueError("holds a control character; a name has none")
     return value
@@ -97,7 +98,7 @@ def _plain(value: Any) -> Any:
     return harmless_data(value)
 
 
-Label = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_label)]
+Label = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(check_label)]
 """A name: of a study, a column, a device."""
 
 Prose = Annotated[str, Field(max_length=20_000), AfterValidator(harmless)]

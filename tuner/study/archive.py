@@ -33,6 +33,7 @@ from tuner.files.plain import (
     Label,
     Loose,
     PlainTable,
+    check_label,
     excerpt,
     explained,
     harmless_data,
@@ -299,6 +300,12 @@ class Run(Loose):
         return self
 
 
+def _named(place: Membership) -> Membership:
+    """In a database a group may be called anything; a file's is a name."""
+    check_label(place.group)
+    return place
+
+
 class ArchivedStudy(Loose):
     """The whole document, but for its definition and policy, which have readers of their own."""
 
@@ -309,7 +316,7 @@ class ArchivedStudy(Loose):
     """Absent where no class of somebody's own is in it."""
     loss_code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
     """Absent where its training loss has no term of somebody's own."""
-    search: Membership | None = None
+    search: Annotated[Membership, AfterValidator(_named)] | None = None
     """Absent from files of before there were groups: then it is by itself."""
     policy: PlainTable
     budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
