@@ -15,7 +15,7 @@ from tuner.cli.options import DataDir, Json, data_folder, note, print_json, say
 from tuner.cli.replace import Force, check_free, is_figure
 from tuner.config import Objective
 from tuner.errors import TunerError, unknown_name
-from tuner.trial.job import nothing_collected
+from tuner.trial.uncollected import nothing_collected
 
 if TYPE_CHECKING:
     from tuner.data.prepare import DataFacts

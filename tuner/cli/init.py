@@ -410,7 +410,7 @@ def _write_study(path: Path, text: str, task: str | None, data_dir: Path | None)
 def _try(file: StudyFile, task: str, data_dir: Path | None) -> None:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
-    from tuner.trial.job import nothing_collected
+    from tuner.trial.uncollected import nothing_collected
 
     prepared = prepare(load_task(task), data_dir=data_dir)
     with nothing_collected():

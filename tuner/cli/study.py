@@ -11,12 +11,11 @@ from tuner.cli.command import argument, command, option
 from tuner.cli.options import Json, Storage, Trust, opened_database, print_json, say, storage_url
 from tuner.cli.replace import Force, check_free, is_exported_study
 from tuner.errors import TunerError, UsageError
-from tuner.spec.definition import StudyDefinition
-from tuner.study.archive import read_archive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tuner.spec.definition import StudyDefinition
     from tuner.study.open import OpenStudy
 
 
@@ -29,6 +28,8 @@ def refuse_another_study(path: Path, name: str, definition: StudyDefinition) -> 
     Raises:
         UsageError: there is one, or what is there cannot be read to tell.
     """
+    from tuner.study.archive import read_archive
+
     if not path.is_file():
         return
     try:

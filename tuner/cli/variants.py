@@ -34,7 +34,7 @@ from tuner.config import (
 from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 from tuner.models.names import LIBRARY, library_class
-from tuner.trial.job import nothing_collected
+from tuner.trial.uncollected import nothing_collected
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from tuner.config import MqlSplit
 from tuner.record import Recorded
-from tuner.spec.pareto import Point
 
 if TYPE_CHECKING:
+    from tuner.spec.pareto import Point
     from tuner.spec.policy import SearchPolicy
     from tuner.training import FitResult
 

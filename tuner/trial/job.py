@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import gc
 import logging
 import platform
 import time
@@ -287,24 +285,3 @@ def lost_context(error: BaseException) -> bool:
         return cause is not None and lost_context(cause)
     named = any(cls.__name__ == "AcceleratorError" for cls in type(error).__mro__)
     return named or any(words in str(error) for words in LOST_CONTEXT_WORDS)
-
-
-# Imports of torch that nobody searches for garbage.
-
-
-@contextlib.contextmanager
-def nothing_collected() -> Iterator[None]:
-    """In here no garbage is looked for, and what is here at the end is never looked through again.
-
-    With torch come a million objects that stay. Python looks through all of them each time they
-    have become a quarter more, which is a fifth of a worker's start, and every now and then in the
-    middle of a training, for a quarter of a second.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if collects:
-            gc.enable()

@@ -25,7 +25,8 @@ from tuner.study.code import require_trust, with_code
 from tuner.study.data_file import data_of
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import opened_patiently
-from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, nothing_collected
+from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner
+from tuner.trial.uncollected import nothing_collected
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker

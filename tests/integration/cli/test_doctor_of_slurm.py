@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.slurm_cluster import SlurmCluster
-from tuner.cli.doctor import examine_slurm
+from tuner.cli.machine import examine_slurm
 
 
 def test_a_cluster_that_answers_is_described(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuner.cli import doctor
+from tuner.cli import machine
 
 
 @pytest.mark.parametrize(("compiler", "level"), [("gcc", "ok"), ("", "notice")])
@@ -15,13 +15,13 @@ def test_where_there_are_gpus_a_missing_c_compiler_is_worth_a_notice(
     compiler: str, level: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        doctor, "list_gpus", lambda environment: [SimpleNamespace(index=0, name="a GPU")]
+        machine, "list_gpus", lambda environment: [SimpleNamespace(index=0, name="a GPU")]
     )
     monkeypatch.setenv("CC", compiler)
     monkeypatch.setenv("PATH", str(tmp_path))
     checks = {
         check.name: check
-        for check in doctor.examine(storage="sqlite:///no.db", data_dir=None, environment={})
+        for check in machine.examine(storage="sqlite:///no.db", data_dir=None, environment={})
     }
     assert checks["C compiler"].level == level
 
@@ -31,12 +31,12 @@ def test_compiled_kernels_that_others_can_replace_are_worth_a_notice(
     mode: int, level: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        doctor, "list_gpus", lambda environment: [SimpleNamespace(index=0, name="a GPU")]
+        machine, "list_gpus", lambda environment: [SimpleNamespace(index=0, name="a GPU")]
     )
     cache = tmp_path / "cache"
     cache.mkdir()
     cache.chmod(mode)
-    checks = doctor.examine(
+    checks = machine.examine(
         storage="sqlite:///no.db", data_dir=None, environment={"TRITON_CACHE_DIR": str(cache)}
     )
     (check,) = [check for check in checks if check.name == "compiled kernels"]
@@ -45,8 +45,8 @@ def test_compiled_kernels_that_others_can_replace_are_worth_a_notice(
 
 
 def test_without_gpus_nobody_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "list_gpus", lambda environment: [])
+    monkeypatch.setattr(machine, "list_gpus", lambda environment: [])
     assert "C compiler" not in {
         check.name
-        for check in doctor.examine(storage="sqlite:///no.db", data_dir=None, environment={})
+        for check in machine.examine(storage="sqlite:///no.db", data_dir=None, environment={})
     }

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from tuner.cli import doctor, main
+from tuner.cli import machine, main
 
 ENDS = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
 
 
-@pytest.mark.parametrize("where", ["tuner.cli.doctor.examine", "typer.core.TyperGroup.parse_args"])
+@pytest.mark.parametrize("where", ["tuner.cli.machine.examine", "typer.core.TyperGroup.parse_args"])
 @pytest.mark.parametrize("number", ENDS)
 def test_it_ends_with_a_line_and_with_json_with_a_document(
     number: signal.Signals,
@@ -25,7 +25,7 @@ def test_it_ends_with_a_line_and_with_json_with_a_document(
 ) -> None:
     """In the command, or before it begins: the command line is still read."""
 
-    def interrupted(*_: object, **__: object) -> list[doctor.Check]:
+    def interrupted(*_: object, **__: object) -> list[machine.Check]:
         try:
             os.kill(os.getpid(), number)
         finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.cli import doctor
+from tuner.cli import machine
 from tuner.devices import common_files, exclusive, lock
 from tuner.devices.lock import DeviceLockError, check_folder, lock_folder
 
@@ -35,7 +35,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def of_the_doctor() -> tuple[str, str]:
-    check = doctor._locks()
+    check = machine._locks()
     return check.level, check.detail
 
 

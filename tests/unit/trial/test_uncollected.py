@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuner.trial.job import nothing_collected
+from tuner.trial.uncollected import nothing_collected
 
 
 @pytest.fixture(autouse=True)
