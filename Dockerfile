@@ -1,6 +1,8 @@
 # syntax=docker/dockerfile:1
 # tuner in a small image that does not run as root. TORCH=cpu leaves CUDA out.
-FROM python:3.12-slim AS build
+# Pinned: a tag may move. To renew: docker buildx imagetools inspect python:3.12-slim
+ARG PYTHON=python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
+FROM $PYTHON AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/tuner
 ENV PATH=/opt/tuner/bin:$PATH
@@ -20,7 +22,7 @@ COPY storage/kubernetes storage/kubernetes
 COPY tuner tuner
 RUN pip install --constraint constraints.txt .
 
-FROM python:3.12-slim
+FROM $PYTHON
 # With CUDA a C compiler too: Triton builds the launchers of its kernels with it, for --backend triton and compile.
 ARG TORCH=cuda
 RUN if [ "$TORCH" = cuda ]; then \

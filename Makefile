@@ -1,9 +1,13 @@
+# make help   say what each target does
 # make demo   the main job end to end on generated data (SQLite; GPUs if there are any, else the CPU)
 # make notebooks   run the notebooks, each from exported studies: no database, no GPU
 # make demo-study  make those exported studies again: small networks on a CPU, some minutes
 # make test   linters, types, layers, and the whole test suite
-# make docs   write the pages that follow from the code: docs/cli.md, docs/api.md, the demo's output
+# make docs   write the pages that follow from the code: docs/cli.md, docs/api.md, the demo's output, the map of the code
 # make chaos  workers killed, frozen and cut off, databases restarted, every result accounted for (a quarter of an hour)
+# make check  linters, types, layers: a minute, and part of make test
+# make check-neuralforecast  that library's own check of our model classes
+# make clean  remove .venv and what was built
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +16,10 @@ INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 STORAGE := sqlite:///storage/demo.db
 
-.PHONY: demo demo-study docs notebooks test chaos check check-neuralforecast clean
+.PHONY: help demo demo-study docs notebooks test chaos check check-neuralforecast clean
+
+help:
+	@sed -n 's/^# \(make [a-z-]*\) *\(.*\)/\1: \2/p' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.installed
 	$(BIN)/tuner launch --variant rmsnorm,original --task demo --trials 6 --max-epochs 150 --storage $(STORAGE)
@@ -33,6 +40,7 @@ notebooks: $(VENV)/.installed-test
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/code_map.py
 
 # Four processes on two cores: many tests wait for engines, servers and workers of their own. What is
 # compiled is kept: hundreds of files, for each process that the tests start.

@@ -1,10 +1,10 @@
-"""Writes what follows from the code: docs/cli.md, docs/api.md, and what `make demo` printed.
+"""Writes what follows from the code: docs/cli.md with the tables of settings, docs/api.md, and what
+`make demo` printed.
 
     python docs/reference.py            write them
     python docs/reference.py --check    exit with 1 when one is not what the code says
 
-docs/demo.txt holds what `make demo` printed at its end; README.md and docs/getting-started.md show
-it between
+docs/demo.txt holds what `make demo` printed at its end; docs/start.md shows it between
 `<!-- demo -->` and `<!-- /demo -->`.
 """
 
@@ -15,9 +15,10 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
@@ -31,8 +32,23 @@ MODULES = (
 )
 """What scripts and notebooks import from: each lists its names in `__all__`."""
 WIDTH = 100
-README_LINES = 6
 MADE = "<!-- Made by `python docs/reference.py`; do not edit by hand. -->"
+
+SETTINGS_HEAD = """\
+## Settings of training
+
+The keys of a study file's `[training]` table, and the flags of `launch` and `retune`. A flag counts over the file. Each
+is part of what a study is: for another value, start another study with `--study NAME`.
+
+{study}
+
+## Settings of a search
+
+Each belongs to the study. A later launch keeps what earlier ones said, and may change it; workers follow with their
+next trial. `none` lifts a limit.
+
+{search}
+"""
 
 CLI_HEAD = """\
 # Commands
@@ -70,7 +86,7 @@ API_HEAD = """\
 {made}
 
 Import from these modules. What is not listed here may move from one version to the next. The classes for neuralforecast
-have [a section of their own](use-the-best.md#in-neuralforecast).
+have [a section of their own](use-the-result.md#in-neuralforecast).
 """
 
 
@@ -90,7 +106,63 @@ def cli() -> str:
         interrupted=INTERRUPTED,
         terminated=TERMINATED,
     )
-    return "\n".join([head, *(_help(name, command) for name, command in found)])
+    return "\n".join([head, settings(), *(_help(name, command) for name, command in found)])
+
+
+def settings() -> str:
+    """The tables of what a study file, `launch` and `retune` can say, from their declarations."""
+    from tuner.config import TrainingSettings
+    from tuner.spec.policy import SearchPolicy, StudySettings
+
+    file_keys = TrainingSettings.model_fields
+    return SETTINGS_HEAD.format(
+        study=_settings_table(StudySettings, file_keys), search=_settings_table(SearchPolicy, ())
+    )
+
+
+def _settings_table(model: Any, file_keys: Collection[str]) -> str:
+    """A row for each field that somebody can say; one that stands in a study file has its key."""
+    from tuner.settings import flags
+
+    rows = []
+    for name, field in model.model_fields.items():
+        flag = flags(model).get(name)
+        typed = flag.name if flag else ""
+        if not typed and name not in file_keys:
+            continue
+        key = f"`{name}`" if name in file_keys else ""
+        said = field.description or (flag.help if flag else "")
+        values = _values(field.annotation)
+        cells = (key, f"`{typed}`" if typed else "", _usual(field, flag), f"{said}{values}")
+        rows.append(f"| {' | '.join(cells)} |")
+    if file_keys:
+        head = ["| key | flag | default | meaning |", "|---|---|---|---|"]
+    else:
+        rows = [row.removeprefix("|  ") for row in rows]
+        head = ["| flag | default | meaning |", "|---|---|---|"]
+    return "\n".join([*head, *rows])
+
+
+def _usual(field: Any, flag: Any) -> str:
+    """A field's default as one types it."""
+    value = field.default
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if flag is None or not flag.name:
+        return "none" if value is None else f"`{value}`"
+    if value is None and flag.none is ... and not flag.usual:
+        return ""
+    words = flag.says(value).removeprefix(flag.name).strip()
+    return words if value is None else f"`{words}`"
+
+
+def _values(annotation: Any) -> str:
+    """The values of a choice, to be put behind what it says."""
+    choices = [each for each in (annotation, *get_args(annotation)) if inspect.isclass(each)]
+    for choice in choices:
+        if issubclass(choice, Enum):
+            return f" One of {', '.join(f'`{each.value}`' for each in choice)}."
+    return ""
 
 
 def _commands() -> Iterator[tuple[str, Any]]:
@@ -229,11 +301,9 @@ def with_demo(text: str, lines: Sequence[str]) -> str:
 def documents() -> dict[Path, str]:
     """Every file that follows from the code, with what it should hold."""
     printed = (DOCS / "demo.txt").read_text(encoding="utf-8").splitlines()
-    shown = {REPOSITORY / "README.md": printed[:README_LINES], DOCS / "getting-started.md": printed}
-    made = {
-        path: with_demo(path.read_text(encoding="utf-8"), lines) for path, lines in shown.items()
-    }
-    return {DOCS / "cli.md": cli(), DOCS / "api.md": api(), **made}
+    start = DOCS / "start.md"
+    shown = with_demo(start.read_text(encoding="utf-8"), printed)
+    return {DOCS / "cli.md": cli(), DOCS / "api.md": api(), start: shown}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,7 +19,7 @@
 # A front is made of single runs with one seed each, and the search chose the ones that looked best. So a verdict rests on
 # other runs: `tuner verify` trains the default configuration and some of each front again, on fresh seeds that all of
 # them share, in random order. This notebook reads those runs interval by interval. The command for the same is
-# `tuner compare`; what each figure means is in [docs/reading-a-verdict.md](../docs/reading-a-verdict.md).
+# `tuner compare`; what each figure means is in [docs/read-a-verdict.md](../docs/read-a-verdict.md).
 #
 # It compares exported studies: those of the reference job in [benchmarks/campaign](../benchmarks/campaign/README.md) once
 # they are verified, else those in [data/](data/README.md), two small networks on generated series, from a CPU, for

@@ -55,7 +55,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says what else the machine does, nothing of the code.
 _UNHURRIED = hypothesis.settings(
-    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    max_examples=25, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.register_profile("explore", _UNHURRIED)
 hypothesis.settings.register_profile("repeat", _UNHURRIED, derandomize=True, database=None)

@@ -46,6 +46,9 @@ def load_data(
     Raises:
         UsageError: unknown task, a task file that is wrong, or a device that is not here.
         DataError: data that is missing or unfit.
+
+    >>> load_data("demo").shapes.horizon
+    6
     """
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
@@ -80,6 +83,11 @@ def forecast_figure(
         UsageError: an unknown name, a `start` from which nothing can be forecast, or more panels
             than a figure can show.
         DataError: columns, rows or values that are missing.
+
+    >>> from tuner import load_model
+    >>> figure = forecast_figure(load_model("model.safetensors"), pd.read_csv("rows.csv"))
+    >>> len(figure.data) > 0
+    True
     """
     from tuner.data.recent_rows import rows_of
     from tuner.report.figures.fan import fan_figure, fans_of
@@ -109,6 +117,10 @@ def load_study(name: str, *, storage: str = DEFAULT_URL) -> StudyResults:
     Raises:
         UsageError: there is no such study.
         StorageError: the database cannot be read.
+
+    >>> results = load_study("quick", storage="sqlite:///quick.db")
+    >>> len(results.front)
+    4
     """
     with closing(open_database(absolute(parse_url(storage)), create=False)) as database:
         return read_results(open_study(database, name))

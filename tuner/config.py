@@ -57,6 +57,11 @@ def names_own_code(model: str) -> bool:
     return ":" in model and library_class(model) is None
 
 
+def own_code(*references: str) -> tuple[str, ...]:
+    """Those of the import strings that name code of the user's own."""
+    return tuple(each for each in references if names_own_code(each))
+
+
 def names_file(reference: str) -> bool:
     """Whether an import string names a file, `path/to/file.py:name`."""
     return reference.rpartition(":")[0].endswith(".py")
@@ -138,6 +143,11 @@ class ModelShapes:
     Legend used in every shape comment: B batch, L input_size, T horizon, C n_targets, P n_past
     (covariates known only up to now), F n_future (covariates known over the horizon too), S
     n_static, Q n_quantiles, H hidden size.
+
+    >>> ModelShapes(
+    ...     input_size=48, horizon=24, n_targets=3, n_past=0, n_future=0, n_static=0, n_quantiles=5
+    ... ).horizon
+    24
     """
 
     input_size: int
@@ -212,11 +222,15 @@ class Precision(StrEnum):
 
 
 class CompileMode(StrEnum):
-    """How hard torch.compile tries, by torch's names: docs/settings.md says what each means."""
+    """How hard torch.compile tries, by torch's names. The whole step is captured as one CUDA graph
+    in each of them.
+    """
 
     DEFAULT = "default"
     REDUCE_OVERHEAD = "reduce-overhead"
+    """As `default`: it stands for CUDA graphs, and a graph in a graph cannot be."""
     MAX_AUTOTUNE = "max-autotune"
+    """Times several kernels for each product, keeps the fastest; the first time takes minutes."""
 
 
 SamplerName = Literal["auto", "alternate", "kg", "gp", "tpe", "nsga2", "random", "qmc"]
@@ -232,6 +246,26 @@ class MqlSplit(StrEnum):
     VAL = "val"
     ORIGINS = "origins"
     """The test split but for its last block, which only a confirmation opens."""
+
+
+class Choice(StrEnum):
+    """Which front configurations are chosen from."""
+
+    FRONT = "front"
+    EXPECTED = "expected"
+    RECOMMENDED = "recommended"
+    """No front: what may be what is recommended, in rounds."""
+
+
+class Values(StrEnum):
+    """Which values say how fast and how good a configuration is."""
+
+    SINGLE = "single"
+    """Of its one run in the search; the medians where it has several."""
+    EXPECTED = "expected"
+    """By the model of all runs of the study."""
+    VERIFIED = "verified"
+    """Medians over fresh seeds; of what was verified alone."""
 
 
 class Objective(StrEnum):
@@ -261,7 +295,11 @@ with one, either."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hyperparameters:
-    """One configuration of the search space, in the values training uses (never encoded)."""
+    """One configuration of the search space, in the values training uses (never encoded).
+
+    >>> Hyperparameters(learning_rate=1e-3, weight_decay=0.0, batch_size=256).batch_size
+    256
+    """
 
     learning_rate: float
     weight_decay: float
@@ -295,6 +333,12 @@ class Hyperparameters:
         """Of its own hyperparameters, those that the network is built with."""
         apart = (*OF_THE_TASK, *self.of_training, self.loss_weight)
         return {name: value for name, value in self.own.items() if name not in apart}
+
+    @property
+    def sizes(self) -> dict[str, Value]:
+        """Of `hidden_size` and `dropout`, those that it has: a network is built with these, too."""
+        both = {"hidden_size": self.hidden_size, "dropout": self.dropout}
+        return {name: value for name, value in both.items() if value is not None}
 
     @property
     def input_size(self) -> int | None:
@@ -355,6 +399,9 @@ def shapes_seen(shapes: ModelShapes, hyperparameters: Hyperparameters) -> ModelS
 class Architecture:
     """Which network: a built-in name, or `package.module:Class`
     of the user's own, with its fixed settings.
+
+    >>> Architecture(model="rmsnorm", settings={"n_blocks": 3}).model
+    'rmsnorm'
     """
 
     model: str
@@ -366,6 +413,9 @@ class TrainingSettings(Settings):
     `[training]` of a study file, part of what a study is, and what `fit` goes by.
 
     A setting is declared here, with its bounds and, where a launch may say it, its flag.
+
+    >>> TrainingSettings(max_epochs=50).patience
+    10
     """
 
     first = (
@@ -384,11 +434,23 @@ class TrainingSettings(Settings):
         Field(gt=0, le=MANY),
         Flag("--max-epochs", "Epoch limit of a trial (the variant's: 200).", "N"),
     ] = 200
-    patience: Annotated[int, Field(gt=0, le=MANY)] = 10
-    min_delta: Annotated[float, Field(ge=0)] = 1e-5
-    gradient_clip: Annotated[float, Field(gt=0)] = 1.0
-    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 0.999
-    time_limit_s: Annotated[float | None, Field(gt=0)] = None
+    patience: Annotated[
+        int,
+        Field(gt=0, le=MANY, description="Epochs without a better validation loss that end it."),
+    ] = 10
+    min_delta: Annotated[
+        float,
+        Field(ge=0, description="By how much a validation loss has to be lower to be better."),
+    ] = 1e-5
+    gradient_clip: Annotated[float, Field(gt=0, description="The largest norm of a gradient.")] = (
+        1.0
+    )
+    learning_rate_decay: Annotated[
+        float, Field(gt=0, le=1, description="What the learning rate is multiplied by, an epoch.")
+    ] = 0.999
+    time_limit_s: Annotated[
+        float | None, Field(gt=0, description="Seconds of its clock after which it is cut off.")
+    ] = None
     precision: Annotated[
         Precision, Flag("--precision", "Arithmetic of the matrix products (fp32).")
     ] = Precision.FP32
@@ -421,8 +483,9 @@ class TrainingSettings(Settings):
         Flag("--validate-every", "Epochs from one validation to the next (the variant's: 1).", "N"),
     ] = 1
     """Epochs from one validation to the next; after the last one there always is one."""
-    loss: LossTerm | None = None
-    """What is added to the quantile loss that is trained on."""
+    loss: Annotated[
+        LossTerm | None, Field(description="A term of your own in the training loss.")
+    ] = None
 
     def protocol(self) -> dict[str, Any]:
         """The same of what decides what a training computes, and in how much memory; the others say
@@ -437,7 +500,12 @@ EXECUTED = ("backend", "compile_mode", "time_limit_s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """Everything one training needs beside the data and the device."""
+    """Everything one training needs beside the data and the device.
+
+    >>> chosen = Hyperparameters(learning_rate=1e-3, weight_decay=0.0, batch_size=256)
+    >>> RunConfig(architecture=Architecture(model="rmsnorm"), hyperparameters=chosen, seed=7).seed
+    7
+    """
 
     architecture: Architecture
     hyperparameters: Hyperparameters

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tuner.display.text import shown
 from tuner.errors import UsageError
 from tuner.files.plain import explained
 
@@ -91,20 +90,6 @@ def number_of_share(text: str) -> float | None:
     return float(match["number"]) / (100 if match["percent"] else 1)
 
 
-def part(text: str, flag: str) -> float:
-    """The part of a whole that `5%`, `5 %` or `0.05` names.
-
-    Raises:
-        UsageError: none of these, nothing, or the whole.
-    """
-    number = number_of_share(text)
-    if number is None or not 0 < number < 1:
-        raise UsageError(
-            f"{flag}: {shown(text)!r} is no share between 0 and 1; expected e.g. 5% or 0.05"
-        )
-    return number
-
-
 def above_zero(text: str | None, flag: str) -> float | None:
     """The number that a limit names.
 
@@ -151,7 +136,6 @@ HOURS = Unit(
 )
 """Hours that are seconds in the field."""
 SIZE = Unit(size_bytes, lambda size: f"{exact(size / 1e9)}GB")
-PART = Unit(part, in_percent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +174,10 @@ class Flag:
 
     def says(self, value: Any) -> str:
         """The flag with a value, as it is typed: `--max-time 10`, `--no-prune`."""
-        if self.words is not None:
-            return self.words(value)
         if value is None and self.usual:
             return self.usual
+        if self.words is not None:
+            return self.words(value)
         if isinstance(value, bool):
             return f"--{'' if value else 'no-'}{self.name.removeprefix('--')}"
         if value is None or (self.none is not ... and value == self.none):
@@ -228,8 +212,8 @@ class Settings(BaseModel, metaclass=_InOneLine):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     first: ClassVar[tuple[str, ...]] = ()
-    """The fields that are always stored. One that came later is where it is not its default, so
-    that what was stored before it existed stays as it was."""
+    """The fields that are always stored; none named: all. One that came later is where it is not
+    its default, so that what identifies something stays as it was before it existed."""
 
     def unusual(self) -> list[str]:
         """Fields that came later than `first`, and are not their default."""
@@ -239,7 +223,7 @@ class Settings(BaseModel, metaclass=_InOneLine):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, in the stored form."""
-        return self.model_dump(include={*self.first, *self.unusual()})
+        return self.model_dump(include={*self.first, *self.unusual()} if self.first else None)
 
     def said(self) -> dict[str, Any]:
         """The fields that were named, with their values."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.answers import Answer
 from tuner.verdict.compare.between import Standing
-from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.registered import Fastest, shown_levels
 from tuner.verdict.explain import optimism
-from tuner.verdict.stats.effects import BETWEEN
+from tuner.verdict.stats.intervals import BETWEEN
 
 
 def conclusion(between: Sequence[Standing]) -> str:
@@ -39,7 +39,7 @@ def luck(studies: Sequence[StudySnapshot]) -> str:
         f"A front holds the lucky seeds. On average, the search had shown the verified configurations better than they are, in "
         f"test MQL by {each}. So the search picked configurations that looked as good as the default and are not. With "
         "`--choose expected`, `tuner verify` chooses by what all trials say together "
-        "([decision 15](decisions/0015-the-expected-front.md)); this has not been run here yet."
+        "([decision 10](../../docs/decisions/0010-what-may-be-claimed.md)); this has not been run here yet."
     )
 
 

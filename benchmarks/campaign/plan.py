@@ -77,7 +77,7 @@ PRUNED = Campaign(
     options=("--sampler", "qmc", "--prune"),
 )
 """The first trials of `TABLE` again, with pruning: the same configurations and seeds, since the study's name fixes the
-sequence. benchmarks/pruning/live.py compares the two."""
+sequence."""
 
 THOUSAND = Campaign(
     task="etth",

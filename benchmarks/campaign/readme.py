@@ -2,7 +2,7 @@
 
     python benchmarks/campaign/readme.py
 
-Writes the report in docs/campaign.md between the markers `<!-- campaign -->` and `<!-- /campaign -->`. The campaign's
+Writes the report in report.md between the markers `<!-- campaign -->` and `<!-- /campaign -->`. The campaign's
 question is one pair, asked alone; the other variants are held against the reference in one comparison of all.
 """
 
@@ -28,8 +28,7 @@ from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
 
 HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-REPORT = "docs/campaign.md"
+REPORT = HERE / "report.md"
 
 
 def exports(folder: Path) -> list[Path]:
@@ -130,10 +129,10 @@ def _how(studies: Sequence[StudySnapshot], report: Report, calls: str) -> list[s
     if plans:
         told.append(
             "Of a configuration and a default a difference is claimed if a paired permutation test finds one after Holm's "
-            "correction, between variants if an exact test over whole searches does ([reading a verdict](reading-a-verdict.md))."
+            "correction, between variants if an exact test over whole searches does ([read a verdict](../../docs/read-a-verdict.md))."
         )
     told.append(
-        "[benchmarks/campaign](../benchmarks/campaign/README.md) has the commands, the studies and every pair. "
+        "[README.md](README.md) has the commands, the studies and every pair. "
         "`python benchmarks/campaign/readme.py` writes this section from them, without a GPU and in under a minute."
     )
     told += [
@@ -147,7 +146,7 @@ def _calls(number: int) -> str:
 
 
 def written(text: str, folder: Path) -> str:
-    """The text of docs/campaign.md with the section that the exports in `folder` give.
+    """The text of report.md with the section that the exports in `folder` give.
 
     It stays as it is where there are none. Both studies of the question must be there: a campaign that is under way has
     no report yet.
@@ -167,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--exports", type=Path, default=HERE, help="folder of the exported studies")
-    parser.add_argument("--document", type=Path, default=REPOSITORY / REPORT)
+    parser.add_argument("--document", type=Path, default=REPORT)
     options = parser.parse_args(arguments)
     if not _has_the_pair(exports(options.exports)):
         pair = " and ".join(f"{name}.json.gz" for name in FULL.studies()[:2])

@@ -5,7 +5,7 @@
 For each study an exported file; of all together `table.md`, `results.csv`, `report.html` and `compare.json` as `tuner
 compare` writes them, `explain.json`, and the figures front, hypervolume and importances of all, and the learning curves
 of the first two. Pictures (`--figures png` or `svg`) need a Chromium, `html` needs nothing. With `--readme` it also
-writes docs/campaign.md, as readme.py beside this file does. Of a plan without verification only
+writes report.md, as readme.py beside this file does. Of a plan without verification only
 the studies are exported. With `--exports` everything but the exports is made again from those in OUTPUT. A state that is
 not finished yet gives what there is, and says so.
 """
@@ -36,7 +36,7 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.explain import Explanation, explain_study
-from tuner.verdict.stats.effects import WITHIN
+from tuner.verdict.stats.intervals import WITHIN
 
 
 def export(database_file: Path, campaign: Campaign, output: Path) -> list[Path]:
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--figures", choices=("html", "png", "svg", "none"), default="html")
     parser.add_argument(
-        "--readme", action="store_true", help="write docs/campaign.md and the README's answer, too"
+        "--readme", action="store_true", help="write report.md and the README's answer, too"
     )
     parser.add_argument("--plan", choices=PLANS, default="campaign", help="as given to run.py")
     parser.add_argument(

@@ -13,6 +13,7 @@ from stand import Stand
 
 from tuner.storage import schema
 from tuner.storage.check import check_database
+from tuner.storage.queue.claims import ATTEMPTED
 from tuner.storage.records import Counts, TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.repair import repair
@@ -30,7 +31,9 @@ def audit(stand: Stand) -> tuple[dict[str, Any], list[str]]:
     with stand.opened() as study, study.database.engine.connect() as connection:
         counts = study.ledger.counts()
         trials = study.database.optuna.get_all_trials(study.study_id, deepcopy=False)
-        claims = connection.execute(select(schema.claims).order_by(schema.claims.c.claim_id)).all()
+        claims = connection.execute(
+            select(schema.work).where(ATTEMPTED).order_by(schema.work.c.work_id)
+        ).all()
     report = check_database(parse_url(stand.url))
     trained = {each["execution"]: each["trial"] for each in journal(stand)}
     finished = [claim for claim in claims if claim.state == "finished"]
@@ -153,7 +156,7 @@ def _read(stand: Stand) -> Shared:
     with stand.opened() as study:
         counts, shown = study.ledger.counts(), study.optuna.get_trials(deepcopy=False)
         raw = study.database.optuna.get_all_trials(study.study_id, deepcopy=False)
-        query = select(schema.claims).where(schema.claims.c.state == "finished")
+        query = select(schema.work).where(ATTEMPTED, schema.work.c.state == "finished")
         with study.database.engine.connect() as connection:
             finished = connection.execute(query).all()
         front = [record.number for record in read_results(study).front]

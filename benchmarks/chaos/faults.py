@@ -136,7 +136,7 @@ class Restarts:
             self._cluster.connect(_database(self._stand.url)) as connection,
         ):
             row = connection.execute(
-                "SELECT count(*) FROM tuner_claims WHERE state = 'finished'"
+                "SELECT count(*) FROM tuner_work WHERE kind = 'trial' AND state = 'finished'"
             ).fetchone()
             return int(row[0]) if row else None
         return None

@@ -16,6 +16,7 @@ from sqlalchemy import select
 from stand import Stand, workers_of
 
 from tuner.storage import schema
+from tuner.storage.queue.claims import ATTEMPTED
 
 BRIDGE = "tnrbr0"
 SUBNET = "10.213.77"
@@ -89,7 +90,8 @@ def _on_host(name: str) -> tuple[str, ...]:
 def _claims_by_host(stand: Stand) -> dict[str, list[float]]:
     """When each host's workers claimed a trial, in seconds since 1970."""
     with stand.opened() as study, study.database.engine.connect() as connection:
-        rows = connection.execute(select(schema.claims.c.worker, schema.claims.c.claimed_at)).all()
+        c = schema.work.c
+        rows = connection.execute(select(c.worker, c.claimed_at).where(ATTEMPTED)).all()
     return {name: [row.claimed_at for row in rows if row.worker.startswith(name)] for name in HOSTS}
 
 

@@ -13,12 +13,13 @@ from tuner.cli.foreground import stopped_by_signals
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 from tuner.launch import Outcome, StopRequests, Supervisor
-from tuner.launch.outcome import VerificationWork
 from tuner.storage import dialects
 from tuner.storage.database import open_database
 from tuner.storage.queue import leased_queue
+from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
+from tuner.verdict.verified import verifications_of
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -40,11 +41,12 @@ def main() -> int:
     opened = open_study(database, options.study)
     opened.ledger.return_strays()
     opened.ledger.reap()
-    work: Any = VerificationWork.of([opened]) if options.verify else opened
+    queue: Queue[Any] = verifications_of([opened]) if options.verify else opened.ledger
     cores = available_cores()
     stop = StopRequests()
     supervisor = Supervisor(
-        studies=[work],
+        studies=[opened],
+        queues=[queue],
         devices=[CpuCores((cores[number % len(cores)],)) for number in range(options.workers)],
         worker_options=[
             *("--lease-s", str(options.lease_s)),

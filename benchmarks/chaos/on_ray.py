@@ -4,7 +4,7 @@
 
 A Ray cluster of one node runs on loopback. A launch places two workers there; every few seconds something is
 killed with -9, drawn from a seed: an actor, what keeps its worker alive, the worker, or the launch itself, which is
-then given again. Once a budget is full it is raised, until so many were killed. It writes chaos-ray.json and chaos.md
+then given again. Once a budget is full it is raised, until so many were killed. It writes chaos-ray.json and README.md
 beside this file.
 """
 

@@ -1,6 +1,6 @@
 """`make chaos`: workers killed, frozen and cut off, databases restarted, and then every result accounted for.
 
-Each scenario writes what it did and what it found to chaos-NAME.json beside this file, and chaos.md is made from
+Each scenario writes what it did and what it found to chaos-NAME.json beside this file, and README.md is made from
 all of these. Exit code 1 when a promise did not hold.
 """
 

@@ -1,6 +1,6 @@
 """Seconds per epoch of the reference job on a CPU: darts' network, our two engines, and the floor, side by side.
 
-    python benchmarks/cpu/cpu.py --data-dir DIR --threads 2 --output benchmarks/cpu/2-cores
+    python benchmarks/cpu/cpu.py --data-dir DIR --threads 2 --output OUT/2-cores
 
 Each contender is a process of its own (an allocator's settings hold for a process) that prepares, then waits. In every
 round each in its turn trains some steps and validates; only one works at a time. Reported: medians over the rounds,

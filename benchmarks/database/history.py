@@ -1,6 +1,6 @@
 """A study with a long history: what each thing takes that people and workers do with it.
 
-    python benchmarks/database/history.py --storage URL_OF_AN_EMPTY_DATABASE --trials 20000 --output benchmarks/database/history-sqlite
+    python benchmarks/database/history.py --storage URL_OF_AN_EMPTY_DATABASE --trials 20000 --output OUT/history-sqlite
 
 Fills a study with finished trials as a worker would leave them (parameters, two objectives, 31 user attributes, claim,
 ten epochs), by bulk insert; then times each step, in a fresh process every round, in the order in which a worker or a

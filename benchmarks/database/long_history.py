@@ -57,7 +57,7 @@ def _fill_block(connection: Connection, study_id: int, numbers: range) -> None:
         models.TrialParamModel.__table__: [],
         models.TrialValueModel.__table__: [],
         models.TrialUserAttributeModel.__table__: [],
-        schema.claims: [],
+        schema.work: [],
         schema.epochs: [],
     }
     for number in numbers:
@@ -75,7 +75,7 @@ def _fill_block(connection: Connection, study_id: int, numbers: range) -> None:
         values = (time_s, 0.79 + 0.2 / time_s + 0.1 * draw.random())
         for table, found in _of_optuna(trial_id, params, stored, values).items():
             rows[table] += found
-        rows[schema.claims].append(_claim(study_id, number, trial_id, values))
+        rows[schema.work].append(_claim(study_id, number, trial_id, values))
         rows[schema.epochs] += [
             _epoch(study_id, number, epoch, time_s) for epoch in range(1, EPOCHS + 1)
         ]
@@ -118,6 +118,7 @@ def _claim(
     result = TrialResult(TrialState.COMPLETE, values, Recorded.from_flat(ATTRIBUTES))
     return {
         "study_id": study_id,
+        "kind": "trial",
         "token": f"{number:032x}",
         "worker": "filled",
         "state": "finished",
@@ -134,7 +135,7 @@ def _epoch(study_id: int, number: int, epoch: int, time_s: float) -> dict[str, A
     return {
         "study_id": study_id,
         "trial_number": number,
-        "claim_id": number + 1,
+        "work_id": number + 1,
         "repeat": 0,
         "epoch": epoch,
         "train_loss": 0.3 + math.exp(-epoch),

@@ -1,7 +1,7 @@
 """Up to 512 workers on one PostgreSQL: results a second, what a claim takes, and whether all is there.
 
-    python benchmarks/database/many_clients.py --clients 8 64 256 512 --output benchmarks/database/many-clients
-    python benchmarks/database/many_clients.py --clients 512 --trial-s 20 --restarts 2 --output benchmarks/database/many-clients-20s
+    python benchmarks/database/many_clients.py --clients 8 64 256 512 --output OUT/many-clients
+    python benchmarks/database/many_clients.py --clients 512 --trial-s 20 --restarts 2 --output OUT/many-clients-20s
 
 It starts a PostgreSQL of its own and stops it at the end. Nothing is trained: each client is the
 product's worker (benchmarks/database/pretending.py), eight processes hold them all, and they share
@@ -39,6 +39,7 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema
 from tuner.storage.check import check_database
 from tuner.storage.database import open_database
+from tuner.storage.queue.claims import ATTEMPTED
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume, open_study
 
@@ -205,11 +206,12 @@ def audited(opened: OpenStudy, heard: list[Heard], budget: int, left_over: int) 
     """Whether the database has exactly what the clients stored."""
     told = [(number, seconds) for each in heard for _, number, seconds in each.ended]
     fresh = open_study(opened.database, opened.name)
-    c = schema.claims.c
+    c = schema.work.c
     with opened.database.engine.connect() as connection:
-        query = sa.select(c.trial_number).where(c.state == "finished")
+        query = sa.select(c.trial_number).where(ATTEMPTED, c.state == "finished")
         claimed = [number for (number,) in connection.execute(query)]
-        counted = connection.execute(sa.select(c.state, sa.func.count()).group_by(c.state))
+        by_state = sa.select(c.state, sa.func.count()).where(ATTEMPTED).group_by(c.state)
+        counted = connection.execute(by_state)
         ends = {str(state): int(number) for state, number in counted}
         epochs = connection.execute(
             sa.select(sa.func.count(sa.distinct(schema.epochs.c.trial_number)))

@@ -1,6 +1,6 @@
 """What keeping a trial costs: our claim, lease and result beside plain Optuna's ask and tell, on one PostgreSQL.
 
-    python benchmarks/database/overhead.py --storage postgresql://USER@HOST/EMPTY_DATABASE --output benchmarks/database/overhead
+    python benchmarks/database/overhead.py --storage postgresql://USER@HOST/EMPTY_DATABASE --output OUT/overhead
 
 Nothing is trained. Both contenders use the same random sampler, space, objectives and user attributes (those of a real
 trial); each with N worker processes at once on a study of its own, in turns, for some rounds:
@@ -192,7 +192,7 @@ def _ours(contender: str, address: DatabaseUrl, name: str) -> Any:
             opened.roster.report(worker, trial_number=trial.number, epoch=0, val_loss=None)
         opened.ledger.renew(claim)
         if watched:
-            opened.epochs.write(trial.number, claim.claim_id, epochs)
+            opened.epochs.write(trial.number, claim.work_id, epochs)
         assert opened.ledger.finish(
             claim, TrialResult(TrialState.COMPLETE, VALUES, Recorded.from_flat(ATTRIBUTES))
         )

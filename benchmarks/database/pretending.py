@@ -79,11 +79,12 @@ class Blind(OpenStudy):
     def ask(self, claim: Claim) -> FrozenTrial | None:
         space = self.definition.space
         params = space.at([random.random() for _ in space.ranges])
-        if not self.ledger.write_parameters(claim, params, space.stored()):
+        if not self.ledger.write_parameters(claim, params, space.stored(), {}):
             return None
         trial = optuna.trial.create_trial(
-            state=TrialState.RUNNING, params=params, distributions=space.stored()
+            state=TrialState.RUNNING, params=space.held(params), distributions=space.stored()
         )
+        trial.params = params  # what it trains with
         numbered(trial, claim.trial_number)
         return trial
 
@@ -171,10 +172,10 @@ def _noting(worker: Worker, pretended: Pretended) -> None:
     """Have the worker note each result that counts, once it is stored."""
     deliver = worker._deliver  # noqa: SLF001 - what only the worker knows
 
-    def noted(queue: Any, held: Any, piece: Any, result: TrialResult) -> bool:
-        counted: bool = deliver(queue, held, piece, result)
+    def noted(queue: Any, piece: Any, result: TrialResult) -> bool:
+        counted: bool = deliver(queue, piece, result)
         if counted:
-            pretended.stored(held.trial_number)
+            pretended.stored(piece.ticket.trial_number)
         return counted
 
     worker._deliver = noted  # type: ignore[method-assign]  # noqa: SLF001

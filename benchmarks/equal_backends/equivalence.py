@@ -1,7 +1,7 @@
 """Whole trainings to convergence, ten seeds a backend: do the backends train the same model?
 
-    python benchmarks/equal_backends/equivalence.py --data-dir DIR --minutes 9 --output benchmarks/equal_backends/equivalence
-    python benchmarks/equal_backends/equivalence.py --data-dir DIR --minutes 9 --earlier FILE.runs.jsonl --output benchmarks/equal_backends/equivalence
+    python benchmarks/equal_backends/equivalence.py --data-dir DIR --minutes 9 --output OUT/equivalence
+    python benchmarks/equal_backends/equivalence.py --data-dir DIR --minutes 9 --earlier FILE.runs.jsonl --output OUT/equivalence
 
 `original` on the reference job at the team's hyperparameters, by `--backends eager,graph,compile`. Accuracy only: the
 runs share the GPU, several at a time, so that their times mean nothing. Alone on a large GPU a training takes 4 s captured,

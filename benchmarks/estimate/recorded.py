@@ -1,14 +1,15 @@
-"""Make the table of recorded searches that `tuner estimate` goes by, from the committed exports:
+"""Make the table of recorded searches that `tuner estimate` goes by, from all recorded runs:
 
-    python benchmarks/estimate/recorded.py
+    python -m benchmarks.estimate.recorded
 
-It writes tuner/estimate/recorded_searches.json: of each trial its epochs (of a pruned one those that it had),
+It writes tuner/estimate/recorded_searches.json.gz: of each trial its epochs (of a pruned one those that it had),
 which share of all sizes of its space cost less, its own counted half, and its learning rate; and which of them
 ran the default.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.runs.table import archives
 from tuner.estimate.cost_model import (
     CostModel,
     Size,
@@ -33,8 +35,9 @@ from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord, is_cut
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE = ROOT / "tuner" / "estimate" / "recorded_searches.json"
-FOLDERS = ("benchmarks", "notebooks/data")
+TABLE = ROOT / "tuner" / "estimate" / "recorded_searches.json.gz"
+OTHERS = "notebooks/data"
+"""A folder with exports beside those of the table of recorded runs."""
 BEGUN = "-begun"
 """A folder of searches that are under way, which nobody looks at before they are done."""
 OF_OTHERS = "botorch"
@@ -52,21 +55,29 @@ def quantile_of(figures: Mapping[str, float], key: str) -> float:
 
 
 def exports() -> dict[str, Archive]:
-    """Every committed export that can be read, by its path; of one search that was exported again
+    """Every recorded search, by the path that its export has or had; of one that was exported again
     after more verification runs the first.
     """
+    read = {path_of(name): archive for name, archive in archives().items()}
+    for path in sorted((ROOT / OTHERS).glob("*.json.gz")):
+        if (beside := readable(path)) is not None:
+            read[str(path.relative_to(ROOT))] = beside
     found: dict[str, Archive] = {}
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.json.gz")):
-            if path.parent.name.endswith(BEGUN) or path.parent.name == OF_OTHERS:
-                continue
-            archive = readable(path)
-            if archive is not None and len(trials_of(archive)) >= LEAST_TRIALS:
-                found[str(path.relative_to(ROOT))] = archive
+    for name in sorted(read, key=Path):
+        archive, folder = read[name], Path(name).parent.name
+        if folder.endswith(BEGUN) or folder == OF_OTHERS:
+            continue
+        if len(trials_of(archive)) >= LEAST_TRIALS:
+            found[name] = archive
     first: dict[tuple[float, ...], str] = {}
     for name in sorted(found, key=lambda each: len(found[each].verifications)):
         first.setdefault(tuple(took(found[name])), name)
     return {name: found[name] for name in found if name in first.values()}
+
+
+def path_of(export: str) -> str:
+    """Where an export of the table lay in the repository."""
+    return f"benchmarks/{export}.json.gz"
 
 
 def took(archive: Archive) -> list[float]:
@@ -195,7 +206,7 @@ def overheads(archive: Archive) -> list[float]:
 def main() -> None:
     rows = [as_row(name, archive) for name, archive in exports().items()]
     text = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
-    TABLE.write_text(f"[\n{text}\n]\n")
+    TABLE.write_bytes(gzip.compress(f"[\n{text}\n]\n".encode(), mtime=0))
     print(f"{len(rows)} searches, {sum(len(row['trials']) for row in rows)} trials: {TABLE}")
 
 

@@ -1,6 +1,6 @@
 """Are seconds an epoch and peak memory foretold right, for every size of a space?
 
-    python -m benchmarks.estimate.sizes --json benchmarks/estimate/h200-sizes.json
+    python -m benchmarks.estimate.sizes --json OUT/h200-sizes.json
     python -m benchmarks.estimate.sizes --told-from benchmarks/estimate/h200-sizes.json
 
 `tuner estimate` measures what it measures (some batches of every size, or of some sizes of a large space). Then
@@ -125,7 +125,7 @@ def trained(
     from tuner.data.prepare import prepare
     from tuner.devices import CpuCores
     from tuner.estimate.cost_model import hyperparameters_of
-    from tuner.training.engines.measure import what_auto_means
+    from tuner.training.engines.choose import what_auto_means
     from tuner.training.fit import fit
     from tuner.trial.run import run_config
     from tuner.worker.trainer.on_device import on_device
@@ -237,8 +237,8 @@ def main() -> None:
     from tuner.devices import exclusive
     from tuner.estimate.cost_model import sizes_of
     from tuner.launch.plan import definition_of
+    from tuner.spec.policy import StudySettings
     from tuner.spec.study_file import load_study_file
-    from tuner.spec.study_settings import StudySettings
 
     device = chosen_device(gpu=None, cpu=options.cpu)
     task = load_task(options.task)

@@ -1,6 +1,6 @@
 """From which front to choose what is verified: that of single runs, or that of what all trials together expect.
 
-    python benchmarks/front_choice/choosing.py --output benchmarks/front_choice/h200
+    python benchmarks/front_choice/choosing.py --output OUT/h200
 
 Two looks at it, neither of which needs a GPU:
 
@@ -33,6 +33,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.samplers.job import Job
 from benchmarks.samplers.samplers import make_job, reference
 from benchmarks.shared.circumstances import circumstances, heading, write
+from tuner.config import Choice
 from tuner.record import Recorded
 from tuner.search.sampler import EncodedSampler
 from tuner.spec.pareto import hypervolume
@@ -40,7 +41,7 @@ from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.picks import picks, picks_of
-from tuner.verdict.runs_model import Choice, Front, expected_points, front_of
+from tuner.verdict.runs_model import Front, expected_points, front_of
 from tuner.verdict.verification_plan import configurations
 from tuner.verdict.verified import verified_in
 
@@ -118,12 +119,13 @@ def _searched(job: Job, seed: int, trials: int) -> StudyResults:
     study = optuna.create_study(
         directions=["minimize", "minimize"], sampler=EncodedSampler(job.space, "tpe", seed=seed)
     )
-    study.enqueue_trial(job.default)
+    study.enqueue_trial(job.space.held(job.default))
     noise = np.random.default_rng([seed, 77])
     records = []
     for number in range(trials):
         trial = study.ask(job.space.stored())
-        outcome = job.run(trial.params, noise)
+        params = job.space.true(trial.params)
+        outcome = job.run(params, noise)
         if outcome.values is None:
             trial.set_user_attr("stopped_by", "diverged")
             study.tell(trial, state=TrialState.FAIL)
@@ -133,7 +135,7 @@ def _searched(job: Job, seed: int, trials: int) -> StudyResults:
             TrialRecord(
                 number=number,
                 state=TrialState.COMPLETE,
-                params=dict(trial.params),
+                params=params,
                 values=outcome.values,
                 recorded=Recorded(converged=outcome.converged, default=number == 0),
                 started=None,

@@ -15,7 +15,7 @@ PREDICTED_US = {
     "head_backward": 6, "block_backward 128": 20, "block_backward 192": 24, "enter_backward": 14,
     "sum_products": 27, "sum_columns": 8, "sum_splits": 4,
 }  # fmt: skip
-"""At hidden 64, batch 256, before this version was measured; how, is in docs/log.md."""
+"""At hidden 64, batch 256, before this version was measured; docs/lessons.md says how far such figures were off."""
 
 
 def floors(

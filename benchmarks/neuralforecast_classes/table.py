@@ -1,4 +1,4 @@
-"""Which models of neuralforecast work at the reference job's shapes: writes docs/neuralforecast-models.md.
+"""Which models of neuralforecast work at the reference job's shapes: writes models.md beside it.
 
     PYTHONPATH=. OMP_NUM_THREADS=1 python benchmarks/neuralforecast_classes/table.py
 
@@ -16,12 +16,12 @@ from tuner.cli.variants import Checked, cells
 from tuner.devices.cpu import CpuCores, available_cores
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "neuralforecast-models.md"
+PAGE = HERE / "models.md"
 
 HEAD = """\
 # The models of neuralforecast as variants
 
-A study file may say `model = "neuralforecast:NAME"`; [Your own architecture](own-architecture.md#a-model-of-neuralforecast)
+A study file may say `model = "neuralforecast:NAME"`; [Your own model](../../docs/own-model.md#a-model-of-neuralforecast)
 says how. This page is made by `benchmarks/neuralforecast_classes/table.py`, which asks `tuner variants --check
 neuralforecast --task etth`: every class the library lists, at its own defaults, trained for one step on {windows} windows of
 the reference job ({shapes}).

@@ -27,6 +27,7 @@ from sqlalchemy import select
 
 from tuner.storage import schema
 from tuner.storage.database import open_database
+from tuner.storage.queue.claims import ATTEMPTED
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
 
@@ -180,7 +181,7 @@ def report(folder: Path, url: str, name: str, killed: Counter[str], trials: int)
     database = open_database(parse_url(url), create=False)
     study = open_study(database, f"demo-{name}")
     with database.engine.connect() as connection:
-        claims = Counter(connection.scalars(select(schema.claims.c.state)))
+        claims = Counter(connection.scalars(select(schema.work.c.state).where(ATTEMPTED)))
     found = study.optuna.get_trials(deepcopy=False)
     states = Counter(trial.state.name for trial in found)
     complete = [trial for trial in found if trial.state.name == "COMPLETE"]

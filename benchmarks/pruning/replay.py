@@ -1,7 +1,7 @@
 """Pruning replayed on recorded learning curves: training seconds saved against hypervolume lost.
 
-    python benchmarks/pruning/replay.py --simulate --output benchmarks/pruning/simulated
-    python benchmarks/pruning/replay.py STUDY.json.gz [STUDY.json.gz ...] --output benchmarks/pruning/recorded
+    python benchmarks/pruning/replay.py --simulate --output OUT/simulated
+    python benchmarks/pruning/replay.py STUDY.json.gz [STUDY.json.gz ...] --output OUT/recorded
 
 STUDY.json.gz is a study of randomly drawn trials, launched with `--sampler random --no-prune` and exported. With
 `--even-clock` every epoch of a trial takes as long as its shortest: for studies recorded on a machine that was busy. With

@@ -114,8 +114,10 @@ def read(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def table(rows: Sequence[Row], readings: Sequence[str]) -> str:
-    """Markdown: all readings by distance, each over the most seeds that it has, then the check."""
+def table(rows: Sequence[Row], readings: Sequence[str], nearest: int | None = None) -> str:
+    """Markdown: all readings by distance, or so many and today's, each over the most seeds that it
+    has; then the check.
+    """
     lines = [
         "| reading | seeds | rmsnorm: epochs, val, MQL | layernorm | simple | distance | expected |",
         "|---|---|---|---|---|---|---|",
@@ -127,7 +129,10 @@ def table(rows: Sequence[Row], readings: Sequence[str]) -> str:
             if (far := distance(rows, reading, seeds)) is not None:
                 known.append((far, reading, seeds))
                 break
-    for far, reading, seeds in sorted(known, key=lambda each: each[0]):
+    by_distance = sorted(known, key=lambda each: each[0])
+    for place, (far, reading, seeds) in enumerate(by_distance):
+        if nearest is not None and place >= nearest and reading != "today":
+            continue
         cells = [_cell(means(of_variant(rows, reading, variant, seeds))) for variant in TEAM]
         count, expected = len(seeds), TRIED[reading].expected
         lines.append(f"| {reading} | {count} | {' | '.join(cells)} | {far:.1f} | {expected} |")

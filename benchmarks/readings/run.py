@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tuner.training.run_state import FitResult
 
 HERE = Path(__file__).parent
+NEAREST = 5
+"""Readings that the page tells of, beside today's."""
 USUAL_S = 45.0
 """A training that is begun may take this, sharing the device; later ones 1.5 times the longest."""
 
@@ -211,17 +213,19 @@ def main() -> None:
     parser.add_argument("--quick", type=int, metavar="N", help="a dry run of N windows a split")
     parser.add_argument("--readings", help="these alone, by comma")
     parser.add_argument(
-        "--table", action="store_true", help="write README.md's tables, train nothing"
+        "--table",
+        action="store_true",
+        help="print the whole table and write the nearest into README.md, train nothing",
     )
     options = parser.parse_args()
     readings = options.readings.split(",") if options.readings else list(TRIED)
     if unknown := [each for each in readings if each not in TRIED]:
         parser.error(f"unknown reading {unknown[0]!r}; there are: {', '.join(TRIED)}")
     if options.table:
-        page, lines = HERE / "README.md", table(read(options.out), readings).splitlines()
-        text = page.read_text(encoding="utf-8")
+        page, rows = HERE / "README.md", read(options.out)
+        text, lines = page.read_text(encoding="utf-8"), table(rows, readings, NEAREST).splitlines()
         page.write_text(replaced(text, "readings", lines), encoding="utf-8")
-        print("\n".join(lines))
+        print(table(rows, readings))
         return
     if options.device is None:
         import torch

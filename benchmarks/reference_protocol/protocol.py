@@ -1,6 +1,6 @@
 """The reference protocol for every variant at the team's hyperparameters, beside the team's own table.
 
-    python benchmarks/reference_protocol/protocol.py --data-dir DIR --device cuda --seeds 3 --output benchmarks/reference_protocol/h200
+    python benchmarks/reference_protocol/protocol.py --data-dir DIR --device cuda --seeds 3 --output OUT/h200
 
 Writes OUTPUT.json (every run, with device and versions) and OUTPUT.md (the table). Runs are one after the other on
 the device, each alone on it.

@@ -80,7 +80,7 @@ class BoTorchSampler(WholeSpaceSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         del search_space
-        if self._space.whole(known_params(trial)):
+        if self._space.whole(known_params(trial, self._space)):
             return {}  # the default, or handed back
         first, batch = self._search.FIRST, self._search.BATCH
         if trial.number <= first:
@@ -140,7 +140,7 @@ def told_by(
     running = [
         place_of(space, params)
         for each in trials
-        if each.state == TrialState.RUNNING and space.whole(params := known_params(each))
+        if each.state == TrialState.RUNNING and space.whole(params := known_params(each, space))
     ]
     return tuple(x for x, _ in known), tuple(y for _, y in known), (*running, *waiting)
 

@@ -1,9 +1,9 @@
 """What BoTorch's searches came to, beside our own on the same GPU model: every figure of each.
 
-    python benchmarks/retune/botorch_report.py benchmarks/retune/botorch --beside benchmarks/retune/h100
+    python benchmarks/retune/botorch_report.py benchmarks/retune/botorch --beside benchmarks/retune/h100 --output OUT/botorch
 
 The folder holds the studies, as `tuner study export` writes them, and `picks.json`, which botorch_live.py
-wrote. Of the folder beside it the searches of the same variants are taken. Writes FOLDER.md and FOLDER.json.
+wrote. Of the folder beside it the searches of the same variants are taken. Writes OUTPUT.md and OUTPUT.json.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--beside", type=Path, required=True, help="searches of our own")
     options = parser.parse_args()
     picks = json.loads((options.folder / "picks.json").read_text(encoding="utf-8"))
@@ -123,7 +124,7 @@ def main() -> None:
     where = circumstances(str(found[0].study.device_model))
     text = [HEADER, "|---|---|---|---|---|---|---|---|---|", *(each.line() for each in found)]
     document = where | {"rows": [each.as_dict() for each in found]}
-    write(options.folder, document, [*heading(where), *text])
+    write(options.output, document, [*heading(where), *text])
     print("\n".join(text))
 
 

@@ -1,10 +1,11 @@
 r"""What a retune came to, from its exported studies: its sentences, and a table of its searches.
 
-    python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --picture docs/front.png \
+    python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --output OUT/h100 --picture docs/front.png \
         --beside benchmarks/retune/campaign --readme README.md
 
-The folder holds the studies, as `tuner study export` writes them; searches of the reference that have not changed since may lie
-in another one, `--reference`. Writes FOLDER.md and FOLDER.json;
+The folder holds the studies, as `tuner study export` writes them; where it holds none, they are those of the table of recorded
+runs (benchmarks/runs) that lay there. Searches of the reference that have not changed since may lie in another folder,
+`--reference`. Writes OUTPUT.md and OUTPUT.json;
 with `--readme` the short answer, the picture's caption and a table between their markers there,
 those of other GPU models' folders `--beside` it; and with `--picture` the picture itself, which needs a Chromium.
 """
@@ -18,8 +19,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
+from PIL import Image
+
 from benchmarks.campaign.plan import FULL
 from benchmarks.retune.short_answer import caption, short_answer, variants_lines
+from benchmarks.runs.table import snapshots
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.shared.marked_sections import replaced
 from tuner.report.figures.draw import draw
@@ -34,6 +38,7 @@ from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
 from tuner.verdict.retune_cost import cost_sentence, costs
 
+BENCHMARKS = Path(__file__).resolve().parents[1]
 LINK = "benchmarks/retune/README.md"
 PICTURE = "docs/front.png"
 ANSWER, FRONT, VARIANTS = "answer", "front", "variants"
@@ -53,9 +58,16 @@ def read(folder: Path, names: str = "*") -> list[StudySnapshot]:
         known = order.index(study.variant) if study.variant in order else len(order)
         return known, study.membership.group, study.membership.search
 
-    return sorted(
-        [snapshot(read_archive(path)) for path in folder.glob(f"{names}.json.gz")], key=place
-    )
+    paths = sorted(folder.glob(f"{names}.json.gz"))
+    found = [snapshot(read_archive(path)) for path in paths] or recorded(folder, names)
+    return sorted(found, key=place)
+
+
+def recorded(folder: Path, names: str) -> list[StudySnapshot]:
+    """Of a retune whose exports are no longer here: its studies in the table of recorded runs."""
+    whole = folder.resolve()
+    known = whole.relative_to(BENCHMARKS) if whole.is_relative_to(BENCHMARKS) else folder
+    return snapshots(f"{known}/{names}")
 
 
 def with_reference(studies: Sequence[StudySnapshot], folder: Path) -> list[StudySnapshot]:
@@ -155,6 +167,7 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", required=True, help="what it ran on")
+    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--readme", type=Path, help="a document with the short answer")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="other GPU models'")
     parser.add_argument("--reference", type=Path, help="where other searches of it lie")
@@ -170,11 +183,13 @@ def main() -> None:
         options.readme.write_text(with_answer(before, reports), encoding="utf-8")
     if options.picture is not None:
         save(draw("confirmed", studies), options.picture)
+        with Image.open(options.picture) as drawn:  # a third of the bytes, and looks the same
+            drawn.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(options.picture)
     where = circumstances(options.device)
     text = [HEADER, "|---|---|---|---|---|---|---|", *(line(each) for each in studies)]
     text += sentences(found)
     document = where | {"searches": [figures(each) for each in studies]}
-    write(options.folder, document, [*heading(where), *text])
+    write(options.output, document, [*heading(where), *text])
     print("\n".join(text))
 
 

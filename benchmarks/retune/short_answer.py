@@ -10,9 +10,11 @@ from tuner.report.figures.confirmed_figure import confirmed_series
 from tuner.settings import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of
+from tuner.verdict.compare.registered import SearchTime, groups_of
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.retune_cost import costs
+
+NOT_REACHED = "not reached"
 
 
 def gpu_word(model: str | None) -> str:
@@ -21,24 +23,17 @@ def gpu_word(model: str | None) -> str:
 
 
 def short_answer(reports: Sequence[Report], link: str) -> list[str]:
-    """What is claimed, and the times it rests on, for each GPU model; `link` leads to the whole."""
-    if len(reports) == 1:
-        (report,) = reports
-        claimed = [_conclusions(report)]
-        held = [" ".join(_of_level(report, level)) for level in _first_and_easiest(report)]
-    else:
-        claimed, held, before = [], [], ""
-        for report in reports:
-            gpus = f"{gpu_word(report.studies[0].device_model)}s"
-            claimed.append(f"On {gpus} {_conclusions(report)}")
-            label, times = _of_level(report, report.registered[0])
-            held.append(f"on {gpus} {times}" if label == before else f"{label} on {gpus} {times}")
-            before = label
-    told = "; ".join(held)
-    return [
-        f"1. {' '.join(claimed)} {_searches(reports[0])}",
-        f"2. {told[:1].upper()}{told[1:]} ([what came]({link})).",
-    ]
+    """The level, and for each GPU model what takes how long to it and what is claimed; `link`
+    leads to the whole.
+    """
+    targets = [_target(report) for report in reports]
+    alike = len(set(targets)) == 1
+    lines = [f"{_searches(reports[0])} {targets[0]}" if alike else _searches(reports[0]), ""]
+    for report, target in zip(reports, targets, strict=True):
+        beginning = f"- **{gpu_word(report.studies[0].device_model)}**: "
+        said = beginning if alike else f"{beginning}{target} "
+        lines.append(f"{said}{_times(report)} {_conclusions(report)}")
+    return [*lines, "", f"[All figures]({link})."]
 
 
 def caption(studies: Sequence[StudySnapshot], picture: str, link: str) -> list[str]:
@@ -46,8 +41,8 @@ def caption(studies: Sequence[StudySnapshot], picture: str, link: str) -> list[s
     models = " and ".join(sorted({str(each.device_model) for each in studies}))
     searches = " or ".join(sorted({str(len(each)) for each in groups_of(studies).values()}))
     said = (
-        f"*{searches} searches of each on {models}. Colours are of fresh seeds; arrows come from what a search saw. "
-        f"[Draw it again]({link}).*"
+        f"*{searches} searches of each on {models}. Colours: fresh seeds. Arrows: from what a "
+        f"search saw. [Draw it again]({link}).*"
     )
     return [
         f"![Time to convergence against test MQL, as confirmed]({picture})",
@@ -94,19 +89,14 @@ def _conclusions(report: Report) -> str:
     return conclusion(report.between)
 
 
-def _first_and_easiest(report: Report) -> Sequence[RegisteredLevel]:
-    """The first variant's level, which the question is about, and the highest of the others'."""
-    others = sorted(report.registered[1:], key=lambda each: each.mql)
-    return [*report.registered[:1], *others[-1:]]
-
-
 def _searches(report: Report) -> str:
     groups = groups_of(report.studies).values()
     paid = costs(groups_of(report.studies))
     seconds = sum(each.spent.search_s for each in paid) / sum(each.searches for each in paid)
     least = min(len(each) for each in groups)
-    told = "One search of each" if least == 1 else f"{least} searches of each"
-    return f"{told}, {seconds:.0f} GPU seconds long, {'with confirmations' if _all_ran(report) else 'not confirmed'}."
+    told = "one search" if least == 1 else f"{least} searches"
+    confirmed = "with confirmations" if _all_ran(report) else "unconfirmed"
+    return f"Each variant had {told} of {seconds:.0f} GPU seconds, {confirmed}."
 
 
 def _all_ran(report: Report) -> bool:
@@ -116,14 +106,23 @@ def _all_ran(report: Report) -> bool:
     return bool(times) and all(each.confirmed for each in times)
 
 
-def _of_level(report: Report, level: RegisteredLevel) -> tuple[str, str]:
-    """A level, and how long each variant takes to it, in a few words."""
+def _target(report: Report) -> str:
+    level = report.registered[0]
+    name = names_of_groups(report.studies)[level.group]
+    margin = in_percent(level.margin)
+    return f"Times are to MQL {level.mql:.4f}: {name}'s default plus {margin}."
+
+
+def _times(report: Report) -> str:
+    """How long each variant takes to the first one's level: `a takes 0.42 s, b 0.50 s.`"""
     names = names_of_groups(report.studies)
-    took = "" if _all_ran(report) else "expected "
-    told = [(_took(found), names[group]) for group, found in level.searches.items()]
-    times = ", ".join(f"{those} {said}" for said, those in named_together(told))
-    label = f"{took}time to MQL {level.mql:.4f}"
-    return f"{label} ({names[level.group]}'s default + {in_percent(level.margin)}):", times
+    searches = report.registered[0].searches
+    took = named_together([(_took(found), names[group]) for group, found in searches.items()])
+    reached = [f"{those} {said}" for said, those in took if said != NOT_REACHED]
+    if not reached:
+        return "Nothing reached it."
+    lead = "" if _all_ran(report) else "expected, "
+    return f"{lead}{', '.join(reached)}."
 
 
 def named_together(told: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -141,5 +140,5 @@ def named_together(told: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 def _took(times: Sequence[SearchTime]) -> str:
     known = [each.seconds for each in times if each.seconds is not None]
     if not known:
-        return "unknown" if any(each.how == "unknown" for each in times) else "not reached"
+        return "unknown" if any(each.how == "unknown" for each in times) else NOT_REACHED
     return f"{statistics.median(known):.2f} s"

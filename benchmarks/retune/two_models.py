@@ -1,6 +1,6 @@
 """The same retune on two GPU models: does the verdict hold, and which half of the time changes?
 
-    python benchmarks/retune/two_models.py benchmarks/retune/campaign benchmarks/retune/h100 --output benchmarks/retune/two-models
+    python benchmarks/retune/two_models.py benchmarks/retune/campaign benchmarks/retune/h100 --output OUT/two-models
 
 The folders hold studies as `tuner study export` writes them; what they have in common is one variant, and that is compared.
 Writes OUTPUT.md and OUTPUT.json.

@@ -1,10 +1,10 @@
 r"""Whole retunes of one variant, side by side: does what each foretells hold what the others found?
 
     python benchmarks/retune/whole_retunes.py benchmarks/retune/h200-14m benchmarks/retune/campaign \
-        benchmarks/retune/h100 benchmarks/retune/again --variant original --output benchmarks/retune/whole-retunes
+        benchmarks/retune/h100 benchmarks/retune/again --variant original --output OUT/whole-retunes
 
 The folders hold studies as `tuner study export` writes them. Of each retune, where the time of another confirmed search
-would lie (tuner/verdict/compare/another_search.py) is held against the confirmed times of every other one, and so is its
+would lie (tuner/verdict/compare/between.py) is held against the confirmed times of every other one, and so is its
 MQL.
 Writes OUTPUT.md and OUTPUT.json.
 """
@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.retune.report import read
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare.another_search import AnotherSearch, another_search_of
+from tuner.verdict.compare.between import AnotherSearch, another_search_of
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.retune_cost import spent_on
 

@@ -1,7 +1,7 @@
 """Our samplers against plain Optuna's on one job: hypervolume against trials, many seeds, resumable.
 
-    python benchmarks/samplers/samplers.py --table benchmarks/samplers/etth-original-h200.csv.gz --seeds 20 --output benchmarks/samplers/h200
-    python benchmarks/samplers/samplers.py --seeds 20 --output benchmarks/samplers/simulated
+    python benchmarks/samplers/samplers.py --table benchmarks/samplers/etth-original-h200.csv.gz --seeds 20 --output OUT/h200
+    python benchmarks/samplers/samplers.py --seeds 20 --output OUT/simulated
 
 Without --table it runs on the simulated job. Finished searches are kept in OUTPUT/results.csv: the same command goes on
 where it stopped. It writes OUTPUT/table.md and OUTPUT/hypervolume.svg too. What was chosen by some seeds and rows is confirmed on
@@ -116,9 +116,10 @@ def _study(job: Job, arm: str, seed: int) -> tuple[optuna.Study, Any, Any]:
         else PLAIN[arm](seed)
     )
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
-    study.enqueue_trial(job.default if ours else job.space.encode(job.default))
+    start = job.space.held if ours else job.space.encode
+    study.enqueue_trial(start(job.default))
     if ours:
-        return study, job.space.stored(), dict
+        return study, job.space.stored(), job.space.true
     return study, job.space.encoded(), job.space.decode
 
 

@@ -1,6 +1,6 @@
 """A network a detector, one for all, or one with a head each: what a step takes, how busy the GPU is, and what each forecasts.
 
-    python benchmarks/social_xlstm/run.py --output benchmarks/social_xlstm/h200
+    python benchmarks/social_xlstm/run.py --output OUT/h200
 
 64 generated detectors (generate.py), one GPU, some seven minutes. For each variant, at its defaults: milliseconds a training step,
 captured and eager; then one trial of each, as `tuner launch` runs it, but for as many seconds as there are: its `gpu_busy`, memory,

@@ -1,7 +1,7 @@
 """Plants five changes in rewrites of a small network, trains them, and asks `tuner compare --steps`
 which step carries what.
 
-    python benchmarks/steps/run.py --output benchmarks/steps/cpu
+    python benchmarks/steps/run.py --output OUT/cpu
 
 Twice, on two disjoint sets of seeds. Beside each planted change stands a step that changes nothing.
 Seconds are those of the processor, in one thread, so that it may run beside other work.

@@ -1,7 +1,7 @@
 """What a study costs beside its trainings: N trials through the real worker, read off the trials' own records.
 
-    python benchmarks/study_overhead/study_overhead.py --data-dir DIR --gpu 0 --output benchmarks/study_overhead/200-trials
-    python benchmarks/study_overhead/study_overhead.py --study OUT/etth-original.json.gz --output benchmarks/study_overhead/1000-trials-h200
+    python benchmarks/study_overhead/study_overhead.py --data-dir DIR --gpu 0 --output OUT/200-trials
+    python benchmarks/study_overhead/study_overhead.py --study OUT/etth-original.json.gz --output OUT/1000-trials-h200
 
 200 trials of `original` on the reference job, proposed by TPE, none pruned, each at most 5 epochs long: a study of real
 trials would take longer, and what is measured here happens once a trial however long that is. On an H200 that was a minute
@@ -12,7 +12,7 @@ With `--study` nothing is run: an exported study is analysed, such as one of 1,0
 calls of `benchmarks/campaign/run.py --plan thousand`. It answers how many trials one GPU does in an hour, and what the
 time went to. Each call begins with a trial of its own set-up, which is left out.
 
-Every second of the worker is in one of the parts (docs/the-clock.md says what each is): from one return of a training
+Every second of the worker is in one of the parts (docs/how-it-works.md says what each is): from one return of a training
 to the next, `cycle_s`. What is not training, validation or asking the sampler is to stay under 0.25 s a trial. How much
 of an epoch is validation is measured apart, at the default sizes: a trial's own clock does not stop between the two.
 

@@ -30,7 +30,7 @@ from tuner.training.own_term import tried_term
 
 STUDY_FILE = Path(__file__).parents[2] / "studies" / "physics" / "tcn-physics.toml"
 NAME = "tcn-physics"
-FIGURES = ("front", "curves", "importances", "timeline")
+FIGURES = ("front", "curves", "importances")
 WEIGHTS = (0.0, 0.05, 0.5, 5.0)
 
 

@@ -1,6 +1,6 @@
 """Whole trainings to convergence, ten seeds a setting: does a setting cost quality?
 
-    python benchmarks/training_settings/convergence.py --data-dir DIR --minutes 9 --output benchmarks/training_settings/h200
+    python benchmarks/training_settings/convergence.py --data-dir DIR --minutes 9 --output OUT/h200
 
 `original` on the reference job at the team's hyperparameters, as captured graphs: fp32 first, then one change at a time.
 The settings take turns, seed by seed, one training alone on the device, so that what there is when the minutes are over

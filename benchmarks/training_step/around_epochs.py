@@ -1,6 +1,6 @@
 """What a training takes around its steps: set-up with a new and with a kept engine, between epochs, evaluation.
 
-    python benchmarks/training_step/around_epochs.py --data-dir DIR --output benchmarks/training_step/around-epochs
+    python benchmarks/training_step/around_epochs.py --data-dir DIR --output OUT/around-epochs
 
 `original` on the reference job at the default hyperparameters and hidden sizes 32 to 256, one GPU, about a minute. What
 stands between epochs is the difference of a long and a short training off their clocks, with a checkpoint folder and

@@ -1,6 +1,6 @@
 """A training step under each captured backend and arithmetic, beside one another: in one run, interleaved.
 
-    python benchmarks/training_step/captured_step.py --data-dir DIR --output benchmarks/training_step/captured-step
+    python benchmarks/training_step/captured_step.py --data-dir DIR --output OUT/captured-step
 
 `original` on the reference job at the team's hyperparameters, one GPU, some two minutes. Every contender trains the same
 epochs from the same seed, and the table says how far its losses are from the first one's: dropout masks differ between

@@ -1,8 +1,8 @@
 """Does another search's time lie where `tuner compare` says it would? Of simulated searches.
 
-    python benchmarks/verdict/another_search.py --output benchmarks/verdict/another-search
+    python benchmarks/verdict/another_search.py --recorded OUT/longer-confirmations-report.json --output OUT/another-search
 
-Of the ten searches of each truth in longer-confirmations-report.json, every choice of three, four
+Of the ten searches of each truth in what confirmed_steps.py wrote (with `--longer --report`), every choice of three, four
 or five foretells the time of every other one. A search's time is its true one, in the mean over what
 its confirmation may come to, where that confirms anything: the luck of which step stands, and that
 of the seeds, is not in it. The rows are of the same searches, confirmed on more seeds or fewer. No
@@ -25,7 +25,6 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.verdict.stats.searches import next_draw
 
-RECORDED = Path(__file__).with_name("longer-confirmations-report.json")
 KNOWN = (3, 4, 5)
 
 
@@ -87,9 +86,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--recorded", type=Path, required=True, help="confirmed searches, as JSON")
     parser.add_argument("--output", type=Path, required=True)
-    output = parser.parse_args().output
-    rows, lines = table(searches(json.loads(RECORDED.read_text(encoding="utf-8"))))
+    options = parser.parse_args()
+    output, recorded = options.output, options.recorded.read_text(encoding="utf-8")
+    rows, lines = table(searches(json.loads(recorded)))
     where = circumstances("no device")
     write(output, where | {"rows": rows}, [*heading(where), *lines])
     print("\n".join(lines))

@@ -47,7 +47,7 @@ class Asynchronous:
             budget=self.trials,
         )
         study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
-        study.enqueue_trial(job.default)
+        study.enqueue_trial(job.space.held(job.default))
         open_trials: list[tuple[float, int, optuna.Trial, Place, Training]] = []
         finished: set[Place] = set()
         for number in range(self.trials):

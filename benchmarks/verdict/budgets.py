@@ -5,6 +5,7 @@ is worth to whoever asked for it.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +24,15 @@ from benchmarks.verdict.truths import (
 from tuner.spec.margin import MARGIN
 from tuner.verdict.known_runs import Run
 from tuner.verdict.stats.noninferiority import no_worse
+from tuner.worker.trial_source import LEAST_DEFAULTS, UNCAPPED
 
 Array = np.ndarray[Any, Any]
 Place = tuple[float, ...]
 
 BESIDE_S = 0.03
 """What a training costs beside its own seconds where the next is made ready meanwhile."""
+CUT_WORSE = 0.05
+"""By how much a training that is cut off at its beginning would be worse; in between in proportion."""
 SEEDS = 30
 """Of a confirmation, where nothing else is said."""
 CONFIRMATIONS = 200
@@ -55,6 +59,8 @@ class Gpu:
     name: str
     seed: int
     budget_s: float
+    cap: float | None = None
+    """A training ends at so many times the default's median, as in a retune's searches."""
     spent_s: float = 0.0
     trained: list[tuple[Place, Training]] = field(default_factory=list)
     _known: dict[Place, Known] = field(default_factory=dict)
@@ -75,8 +81,24 @@ class Gpu:
     def train(self, where: Place) -> Training:
         """One training on a fresh seed, paid for."""
         found = self.drawn(where)
+        limit_s = self._limit_s(where)
+        if limit_s is not None and found.seconds > limit_s:
+            # It did not converge: its error is that of a part of its training.
+            rest = 1 - limit_s / found.seconds
+            found = Training(limit_s, found.mql * (1 + CUT_WORSE * rest), MOST_EPOCHS)
         self.record(where, found)
         return found
+
+    def _limit_s(self, where: Place) -> float | None:
+        """As `tuner.worker.trial_source.cap_of`."""
+        if (
+            self.cap is None
+            or where == self.default
+            or len(self.trained) % UNCAPPED == UNCAPPED - 1
+        ):
+            return None
+        times = [t.seconds for place, t in self.trained if place == self.default and t.converged]
+        return self.cap * statistics.median(times) if len(times) >= LEAST_DEFAULTS else None
 
     def record(self, where: Place, training: Training) -> None:
         """A training that was made before, paid for."""

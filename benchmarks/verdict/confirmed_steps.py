@@ -1,8 +1,8 @@
 """What stands after a confirmation, by how many configurations are tested and on how many seeds.
 
-    python benchmarks/verdict/confirmed_steps.py --searches 6 --output benchmarks/verdict/confirmed-steps
-    python benchmarks/verdict/confirmed_steps.py --searches 8 --report --output benchmarks/verdict/confirmed-steps-report
-    python benchmarks/verdict/confirmed_steps.py --searches 4 --longer --output benchmarks/verdict/longer-confirmations
+    python benchmarks/verdict/confirmed_steps.py --searches 6 --output OUT/confirmed-steps
+    python benchmarks/verdict/confirmed_steps.py --searches 8 --report --output OUT/confirmed-steps-report
+    python benchmarks/verdict/confirmed_steps.py --searches 4 --longer --output OUT/longer-confirmations
 
 Searches by `kg`, a budget of GPU seconds each; what they recommend is confirmed 200 times each way
 (benchmarks/verdict/budgets.py). Where nothing is claimed, the default's time stands. `--report`

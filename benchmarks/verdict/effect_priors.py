@@ -1,6 +1,6 @@
 """How large an effect of its own should a configuration be believed to have? By what a search's user gets in the end.
 
-    python benchmarks/verdict/effect_priors.py --searches 10 --jobs 2 --output benchmarks/verdict/effect-priors
+    python benchmarks/verdict/effect_priors.py --searches 10 --jobs 2 --output OUT/effect-priors
 
 Searches by `kg` of 240 GPU seconds, their recommendations confirmed in steps on 90 seeds, under two priors of how much a
 configuration differs from what its neighbours say (tuner/search/next_run_model.py). Truths made of retunes, whose surfaces

@@ -1,7 +1,7 @@
 """Is the MQL that a model expects of a candidate what its confirmation comes to? On recorded retunes.
 
-    python benchmarks/verdict/foretold_mqls.py --output benchmarks/verdict/foretold-mqls
-    python benchmarks/verdict/foretold_mqls.py --retunes again --output benchmarks/verdict/foretold-again
+    python benchmarks/verdict/foretold_mqls.py --output OUT/foretold-mqls
+    python benchmarks/verdict/foretold_mqls.py --retunes again --output OUT/foretold-again
 
 A confirmation ran what its search had recommended on 30 or 90 fresh seeds, beside the default. What the model of all runs
 (tuner/verdict/runs_model.py) had said of each such configuration before that, over the default's MQL, is held against what
@@ -31,7 +31,7 @@ from benchmarks.retune.report import read
 from benchmarks.verdict.priors import PRIORS, Prior, believing
 from benchmarks.verdict.simulation_files import publish
 from tuner.spec.margin import MARGIN
-from tuner.storage.queue.verifications import stands_apart
+from tuner.storage.queue.verifications import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.known_runs import Run, default_of, runs_of
@@ -92,7 +92,7 @@ def searched(study: StudySnapshot) -> Search | None:
     there = confirmation_of(study)
     if there is None or there.default is None or not there.steps:
         return None
-    kept = tuple(run for run in study.runs if not stands_apart(run.plan))
+    kept = tuple(run for run in study.runs if not is_confirmation(run.plan))
     before = dataclasses.replace(study, read_runs=lambda: kept)
     candidates = candidates_of(there, there.default.sample().mql)
     return Search(tuple(runs_of(before)), default_of(before), there.seeds, candidates)

@@ -1,6 +1,6 @@
 """Does a search suffer from many workers that ask at once? Judged by what its user gets, at equal trials.
 
-    python benchmarks/verdict/many_workers.py --searches 6 --output benchmarks/verdict/many-workers
+    python benchmarks/verdict/many_workers.py --searches 6 --output OUT/many-workers
 
 Each truth is searched by the same seeds with 1, 4, 16 and 64 workers, 400 trials in all: a worker asks
 for its next trial when its last one has ended, whatever the others are at. What is recommended is

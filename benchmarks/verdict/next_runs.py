@@ -53,9 +53,10 @@ class Searched:
         self._study = optuna.create_study(
             directions=["minimize", "minimize"], sampler=self._made(trials)
         )
-        self._study.enqueue_trial(self._job.default)
+        space = self._job.space
+        self._study.enqueue_trial(space.held(self._job.default))
         for where in first:
-            self._study.enqueue_trial(self._job.space.at(where), skip_if_exists=True)
+            self._study.enqueue_trial(space.held(space.at(where)), skip_if_exists=True)
         self._untold: list[tuple[optuna.Trial, Training | Pruned]] = []
         self.ask_s: list[float] = []
 

@@ -1,6 +1,6 @@
 """Searches that expect noise, at equal GPU seconds, by what a user gets at the end.
 
-    python benchmarks/verdict/noisy_searches.py --searches 6 --jobs 2 --output benchmarks/verdict/noisy-searches
+    python benchmarks/verdict/noisy_searches.py --searches 6 --jobs 2 --output OUT/noisy-searches
 
 Each method spends the same seconds of search and verification on each truth
 (benchmarks/verdict/budgets.py). What it recommends is confirmed against the default 200 times; where

@@ -2,7 +2,7 @@
 
     python benchmarks/verdict/searches.py --searches 20 --tuning 0 --jobs 2
     python benchmarks/verdict/searches.py --searches 20 --tuning 0 --jobs 2 --at-once 2 --cache benchmarks/verdict/searches-2.jsonl
-    python benchmarks/verdict/open_trials.py --jobs 2 --output benchmarks/verdict/open-trials
+    python benchmarks/verdict/open_trials.py --jobs 2 --output OUT/open-trials
 
 Each truth for reporting is searched by the same seeds, told each result before the next trial is asked for, and told it
 only after (`--at-once 2`); both are retuned as users are (verification, recommendation). What is compared, seed by seed, is

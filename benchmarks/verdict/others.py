@@ -1,6 +1,6 @@
 """Our sampler beside other libraries, by what a user has at the end: at equal GPU seconds.
 
-    python benchmarks/verdict/others.py --searches 3 --output benchmarks/verdict/others
+    python benchmarks/verdict/others.py --searches 3 --output OUT/others
 
 Each contender searches each truth until 240 GPU seconds are spent, its suggestions among them
 (others_contenders.py). What is recommended, by its library's own way and by ours from the same runs,
@@ -27,6 +27,7 @@ from benchmarks.shared.one_core import one_core_each
 one_core_each()  # before numpy: a suggestion is paid for by one thread
 
 from benchmarks.verdict.budgets import Gpu
+from benchmarks.verdict.made_jobs import KINDS
 from benchmarks.verdict.noisy_methods import BUDGET_S
 from benchmarks.verdict.others_contenders import (
     KEYS,
@@ -129,6 +130,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--contenders", help=f"some of {','.join(KEYS)}; all where left out")
     parser.add_argument("--report", action="store_true", help="on the truths for reporting")
     parser.add_argument("--both", action="store_true", help="on all truths, of either kind")
+    parser.add_argument("--made", help="made jobs in place of them: these draws of each kind")
     parser.add_argument("--truths", type=int, help="the first so many of them alone")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="GPU seconds of each")
     parser.add_argument("--cached", action="store_true", help="search nothing more")
@@ -138,6 +140,8 @@ def main(arguments: Iterable[str] | None = None) -> None:
     run = chosen(options.contenders)
     wanted = [made.name for made in TRUTHS if options.both or made.report == options.report]
     names = wanted[: options.truths]
+    if options.made:
+        names = [f"made, {kind}, {draw}" for draw in options.made.split(",") for kind in KINDS]
     todo = [
         (each.key, name, seed, options.budget)
         for seed in range(options.searches)

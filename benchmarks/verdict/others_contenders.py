@@ -62,6 +62,43 @@ class Entry:
 SINGLE = ("knee", "within", "ours")
 ENTRIES: Sequence[Entry] = (
     Entry("kg", "tuner, kg", "others_optuna", "optuna", "optuna", True, ("ours after five runs",)),
+    Entry(
+        "before",
+        "tuner, kg after quasi-random points, uncapped",
+        "others_optuna",
+        "optuna",
+        "optuna",
+        True,
+        ("ours after five runs",),
+    ),
+    Entry(
+        "sweep",
+        "by hand, a sweep of nine rates",
+        "others_by_hand",
+        "numpy",
+        "numpy",
+        True,
+        ("no worse by its runs",),
+    ),
+    Entry(
+        "five rates",
+        "by hand, five rates once each",
+        "others_by_hand",
+        "numpy",
+        "numpy",
+        True,
+        ("within",),
+    ),
+    Entry(
+        "one knob",
+        "by hand, one knob at a time",
+        "others_by_hand",
+        "numpy",
+        "numpy",
+        True,
+        ("within",),
+    ),
+    Entry("random", "random", "others_optuna", "optuna", "optuna", False, ("within", "ours")),
     Entry("tpe", "Optuna, TPESampler", "others_optuna", "optuna", "optuna", False, SINGLE),
     Entry("nsga2", "Optuna, NSGAIISampler", "others_optuna", "optuna", "optuna", False, SINGLE),
     Entry("gp", "Optuna, GPSampler", "others_optuna", "optuna", "optuna", False, SINGLE),
@@ -180,6 +217,8 @@ def spend(gpu: Gpu, contender: Contender, *, beside: bool) -> Spent:
         waited = max(0.0, took - hidden_s)
         gpu.wait(waited)
         assert asked or batch == [gpu.default], "every contender begins with the default"
+        if not batch:  # its plan is at its end
+            break
         suggest_s, waited_s, asked, trained_s = suggest_s + took, waited_s + waited, asked + 1, 0.0
         for place in batch:
             if gpu.left_s > 0:

@@ -10,6 +10,7 @@ import optuna
 from benchmarks.verdict.budgets import Gpu, Place
 from benchmarks.verdict.others_contenders import Contender, place_of
 from benchmarks.verdict.truths import Training, truth
+from tuner.launch.retune_agreement import CAP
 from tuner.search.sampler import EncodedSampler
 
 SETTLED_AFTER = 0.9
@@ -43,15 +44,18 @@ class Optuna:
 
 
 class Kg:
-    """`--sampler kg` as on a GPU: a trial is asked for while the one before trains."""
+    """`--sampler kg` as on a GPU: a trial is asked for while the one before trains; in a retune,
+    whose trainings are capped, or as before it began with a `ladder`.
+    """
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, *, ladder: bool = True) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._gpu, self._job = gpu, truth(gpu.name)
+        self._gpu, self._job, self._ladder = gpu, truth(gpu.name), ladder
+        gpu.cap = CAP if ladder else None
         self._study = optuna.create_study(
             directions=["minimize", "minimize"], sampler=self._sampler(None)
         )
-        self._study.enqueue_trial(self._job.default)
+        self._study.enqueue_trial(self._job.space.held(self._job.default))
         self._open: list[optuna.Trial] = []
 
     def suggest(self) -> list[Place]:
@@ -74,17 +78,24 @@ class Kg:
 
     def _sampler(self, budget: int | None) -> EncodedSampler:
         job = self._job
-        return EncodedSampler(
+        sampler = EncodedSampler(
             job.space, "kg", seed=self._gpu.seed, default=job.default, budget=budget
         )
+        if not self._ladder or budget == 0:
+            sampler._beginning = None  # noqa: SLF001 - as it was before there was one
+        return sampler
 
 
 def contender(key: str, gpu: Gpu) -> Contender:
     match key:
         case "kg":
             return Kg(gpu)
+        case "before":
+            return Kg(gpu, ladder=False)
         case "tpe":
             return Optuna(gpu, optuna.samplers.TPESampler(seed=gpu.seed), log_time=False)
+        case "random":
+            return Optuna(gpu, optuna.samplers.RandomSampler(seed=gpu.seed), log_time=False)
         case "nsga2":
             return Optuna(gpu, optuna.samplers.NSGAIISampler(seed=gpu.seed), log_time=False)
         case _:

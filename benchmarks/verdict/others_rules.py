@@ -13,6 +13,7 @@ from benchmarks.verdict.truths import Training
 from tuner.spec.margin import LEAST_RUNS, MARGIN
 from tuner.spec.pareto import front_indices, knee_index
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, RunsModel
+from tuner.verdict.stats.noninferiority import no_worse
 
 PER_PERCENT = 1.0
 """Of the scalarised metric: what each per cent of MQL beyond the margin adds to the logarithm of
@@ -45,6 +46,24 @@ def fastest_within(gpu: Gpu) -> Place | None:
     most = (1 + MARGIN) * default_mql(gpu)
     within = [(t.seconds, where) for where, t in _converged(gpu) if t.mql <= most]
     return min(within)[1] if within else None
+
+
+def no_worse_by_its_runs(gpu: Gpu) -> tuple[Place, ...]:
+    """Of what is faster than the default in the mean: all whose own runs show no loss beyond the
+    margin, the slowest of them first.
+    """
+    runs: dict[Place, list[Training]] = {}
+    for where, t in _converged(gpu):
+        runs.setdefault(where, []).append(t)
+    default = dict(enumerate(t.mql for t in runs.get(gpu.default, ())))
+    found: list[tuple[float, Place]] = []
+    limit = math.inf if not default else float(np.mean([t.seconds for t in runs[gpu.default]]))
+    for where, mine in runs.items():
+        seconds = float(np.mean([t.seconds for t in mine]))
+        shown = no_worse(dict(enumerate(t.mql for t in mine)), default, margin=MARGIN)
+        if shown is not None and shown.claimed and seconds < limit:
+            found.append((seconds, where))
+    return tuple(where for _, where in sorted(found, reverse=True))
 
 
 def best_scalarised(gpu: Gpu) -> Place | None:
@@ -83,11 +102,19 @@ RULES: Mapping[str, tuple[str, Callable[[Gpu], Place | None]]] = {
     "ours after five runs": ("our steps", ours_after_five),
 }
 """By name; "its model" is a contender's own and stands with it."""
+SHOWN = "no worse by its runs"
 OWN = "its model"
+
+
+def in_words(rule: str) -> str:
+    """What a report calls it."""
+    return rule if rule in (OWN, SHOWN) else RULES[rule][0]
 
 
 def tested(rule: str, gpu: Gpu) -> tuple[Place, ...]:
     """What a confirmation tests by this rule, in its order: several by ours, by others one."""
+    if rule == SHOWN:
+        return no_worse_by_its_runs(gpu)
     if rule in _LEAST:
         return steps(gpu, _LEAST[rule])
     where = RULES[rule][1](gpu)

@@ -12,7 +12,7 @@ from scipy.stats import t as student
 
 from benchmarks.verdict.budgets import Gpu, Judged, judged
 from benchmarks.verdict.others_contenders import ENTRIES, Entry
-from benchmarks.verdict.others_rules import OWN, RULES, tested
+from benchmarks.verdict.others_rules import OWN, in_words, tested
 from benchmarks.verdict.truths import Training
 from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN
 
@@ -166,7 +166,7 @@ def lines(document: dict[str, Any]) -> list[str]:
     text += [f"Left out: {name}." for name in document["left_out"]]
     text += ["", HEADER, "|" + "---|" * HEADER.count(" |")]
     for s in document["methods"]:
-        rule = s["rule"] if s["rule"] == OWN else RULES[s["rule"]][0]
+        rule = in_words(s["rule"])
         text.append(
             f"| {names[s['contender']]} | {rule} | {s['searches']} on {s['truths']} truths "
             f"| {s['after_confirmation']:.3f} | {_times(s)} | {s['recommended']:.0%} "
@@ -176,17 +176,17 @@ def lines(document: dict[str, Any]) -> list[str]:
         )
     text += ["", RULE_HEADER, "|---|---|---|"]
     for r in document["rules"]:
-        rule = r["in_place_of"] if r["in_place_of"] == OWN else RULES[r["in_place_of"]][0]
+        rule = in_words(r["in_place_of"])
         text.append(f"| {names[r['contender']]} | {rule} | {_with_ends(r['times'])} |")
     return text
 
 
 def short(document: dict[str, Any]) -> list[str]:
-    """The table of docs/search.md: what it comes to, and what it costs."""
+    """The table of what other libraries leave: what it comes to, and what it costs."""
     names = {entry.key: entry.name for entry in ENTRIES}
     text = [SHORT, "|" + "---|" * SHORT.count(" |")]
     for s in document["methods"]:
-        rule = s["rule"] if s["rule"] == OWN else RULES[s["rule"]][0]
+        rule = in_words(s["rule"])
         text.append(
             f"| {names[s['contender']]} | {rule} | {s['searches']} | {s['after_confirmation']:.2f} "
             f"| {_times(s)} | {_share(s['truly_within'])} | {s['trainings']:.0f} "

@@ -1,6 +1,6 @@
 """Planted pairs: is a true difference found, and is none claimed where there is none?
 
-    python benchmarks/verdict/planted_pairs.py --output benchmarks/verdict/planted-pairs
+    python benchmarks/verdict/planted_pairs.py --output OUT/planted-pairs
 
 Two configurations are drawn again and again with 10 shared seeds each and judged as `tuner compare` judges them, with
 what differs planted: time by a ratio, MQL by a difference. A seed's noise is simulated, or recorded:
@@ -12,7 +12,7 @@ what differs planted: time by a ratio, MQL by a difference. A seed's noise is si
   configuration, drawn at random, by drawing from its runs' deviations from their mean (log time and MQL of a run together,
   scaled up for the degree of freedom that the mean took). With more seeds, too: how many it would take.
 
-Also: how often an interval holds the true value, and what stopping early costs. Writes OUTPUT.json and OUTPUT.md.
+Also: how often an interval holds the true value. Writes OUTPUT.json and OUTPUT.md.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.verdict.noise import NOISES, Noise, recorded_noises
-from tuner.verdict.stats.effects import Comparison, Question, Sample
-from tuner.verdict.stats.intervals import median_interval
-from tuner.verdict.stats.pairs import judge, judge_at_look, looks_for
+from tuner.verdict.stats.intervals import Comparison, Question, Sample, median_interval
+from tuner.verdict.stats.pairs import judge
 from tuner.verdict.stats.permutation import ALPHA, sign_flip_interval
 
 MEASURED = "benchmarks/reference_protocol/h200.json"
@@ -65,51 +64,10 @@ def sample(
     )
 
 
-def first(found: Sample, look: int) -> Sample:
-    """The sample's runs on the first `look` seeds."""
-    kept = [seed for seed in found.seconds if seed < look]
-    return Sample(
-        name=found.name,
-        seconds={s: found.seconds[s] for s in kept},
-        mql={s: found.mql[s] for s in kept},
-        runs=look,
-        misses=look - len(kept),
-    )
-
-
-def early(a: Sample, b: Sample, seeds: int) -> tuple[Comparison, int]:
-    """The answer of a verification that may stop early, and after how many seeds."""
-    looks = looks_for(seeds)
-    for look in looks:
-        (answer,) = judge_at_look(
-            [first(a, look), first(b, look)], QUESTION, look=look, looks=looks
-        )
-        if answer.decided:
-            break
-    return answer, look
-
-
 def repeat(
     noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int
 ) -> dict[str, Any]:
-    """How often what is planted is claimed, with all seeds and where looking early is allowed."""
-    found = {"early_time": 0, "early_mql": 0, "early_any": 0}
-    answers, used = [], []
-    for a, b in planted(noise, ratio, more, seeds=seeds, repetitions=repetitions):
-        answers += judge([a, b], QUESTION)
-        stopped, look = early(a, b, seeds)
-        used.append(look)
-        found["early_time"] += stopped.seconds.claimed
-        found["early_mql"] += stopped.mql.claimed
-        found["early_any"] += stopped.seconds.claimed or stopped.mql.claimed
-    what = _asked(noise, ratio, more, seeds, repetitions)
-    return what | counted(answers) | found | {"early_seeds": float(np.mean(used))}
-
-
-def repeat_all_seeds(
-    noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int
-) -> dict[str, Any]:
-    """The same without early looks."""
+    """How often what is planted is claimed."""
     pairs = planted(noise, ratio, more, seeds=seeds, repetitions=repetitions)
     what = _asked(noise, ratio, more, seeds, repetitions)
     return what | counted([answer for pair in pairs for answer in judge(pair, QUESTION)])
@@ -188,14 +146,14 @@ def measured() -> dict[str, float]:
 def table(document: dict[str, Any]) -> str:
     n = document["repetitions"]
     lines = [
-        f"| a seed's noise | planted: time | planted: MQL | time claimed of {n} | MQL claimed | any claimed | stopping early: time | MQL | any | mean seeds |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| a seed's noise | planted: time | planted: MQL | time claimed of {n} | MQL claimed | any claimed |",
+        "|---|---|---|---|---|---|",
     ]
     for r in document["pairs"]:
         noise = r["noise"]
         lines.append(
             f"| {noise['name']} (sd {noise['time']:.0%}, {noise['mql']}) | {r['ratio']:g} x | {r['difference']:+g} "
-            f"| {r['time']} | {r['mql']} | {r['any']} | {r['early_time']} | {r['early_mql']} | {r['early_any']} | {r['early_seeds']:.1f} |"
+            f"| {r['time']} | {r['mql']} | {r['any']} |"
         )
     lines += [
         "",
@@ -244,7 +202,7 @@ def main() -> None:
             )
             print(json.dumps(pairs[-1]), flush=True)
     by_seeds = [
-        repeat_all_seeds(noise, ratio, more, seeds=seeds, repetitions=options.repetitions)
+        repeat(noise, ratio, more, seeds=seeds, repetitions=options.repetitions)
         for noise in recorded
         for ratio, more in PLANTED_FOR_MORE
         for seeds in MORE_SEEDS

@@ -1,7 +1,7 @@
 """The whole protocol on truths that are known: does it keep its word, and what does a claim cost?
 
     python benchmarks/verdict/searches.py --searches 60 --jobs 32
-    python benchmarks/verdict/protocol.py --tune --jobs 32 --output benchmarks/verdict/protocol
+    python benchmarks/verdict/protocol.py --tune --jobs 32 --output OUT/protocol
 
 The first command simulates the searches and keeps them in a file that is not committed. The second
 takes each as a retune (verification, recommendation, confirmation), deals retunes into sets as if they

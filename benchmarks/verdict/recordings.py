@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.runs.table import archive, exports, without_ablations
 from tuner.spec.space import SearchSpace
-from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare.studies import read_studies
+from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.known_runs import Run, runs_of
 
 Array = np.ndarray[Any, Any]
 
-BENCHMARKS = Path(__file__).resolve().parents[1]
 STUDIES = {
     "original": (
         "samplers/etth-original",
@@ -28,7 +27,7 @@ STUDIES = {
     "layernorm": ("campaign/etth-layernorm",),
     "batchnorm": ("campaign/etth-batchnorm",),
 }
-"""Exports on the same task and the same kind of device, by variant; the reference job's table of 400
+"""Exports in the table of recorded runs, on the same task and the same kind of device, by variant; the reference job's table of 400
 trials first."""
 RETUNES = {
     "original": "h100",
@@ -37,7 +36,7 @@ RETUNES = {
     "simple": "campaign",
     "batchnorm": "campaign",
 }
-"""Folders of benchmarks/retune with five long searches of a variant on one GPU model."""
+"""Retunes in that table with five long searches of a variant on one GPU model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +58,16 @@ class Recordings:
 
 
 def recordings(variant: str, *, retunes: bool = False) -> Recordings:
-    """What is committed of a variant: what ran before it was retuned, or the searches of its retune."""
+    """What was recorded of a variant: what ran before it was retuned, or the searches of its retune."""
     if retunes:
-        found = sorted((BENCHMARKS / "retune" / RETUNES[variant]).glob(f"etth-{variant}*.json.gz"))
+        names = exports(f"retune/{RETUNES[variant]}/etth-{variant}*")
     else:
-        found = [BENCHMARKS / f"{name}.json.gz" for name in STUDIES[variant]]
-    studies = [read(path) for path in found]
+        names = list(STUDIES[variant])
+    return recordings_of(variant, [snapshot(without_ablations(archive(name))) for name in names])
+
+
+def recordings_of(variant: str, studies: Sequence[StudySnapshot]) -> Recordings:
+    """The same of these studies of a variant."""
     space = studies[0].definition.space
     default = dict(studies[0].definition.defaults.as_dict())
     runs = [run for study in studies for run in runs_of(study) if run.seconds and run.epochs]
@@ -83,11 +86,6 @@ def recordings(variant: str, *, retunes: bool = False) -> Recordings:
         float(np.mean([run.mql for run in seen.values()])),
         float(np.mean(np.log([epochs_of(run) for run in seen.values()]))),
     )
-
-
-def read(path: Path) -> StudySnapshot:
-    """One exported study."""
-    return read_studies([str(path)], task="etth", storage="sqlite:///none.db")[0]
 
 
 def epochs_of(run: Run) -> float:

@@ -44,7 +44,7 @@ def search(name: str, seed: int, trials: int, at_once: int = 1) -> dict[str, Any
     began = time.process_time()
     sampler = EncodedSampler(job.space, SAMPLER, seed=seed, default=job.default)
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
-    study.enqueue_trial(job.default)
+    study.enqueue_trial(job.space.held(job.default))
     random = np.random.default_rng([seed, job.made.seed, 77])
     rows: list[list[float]] = []
     begun: list[tuple[optuna.Trial, Training]] = []

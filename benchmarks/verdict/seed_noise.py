@@ -1,6 +1,6 @@
 """What does a seed do to the MQL, by how long a training is? On the confirming runs of recorded retunes.
 
-    python benchmarks/verdict/seed_noise.py --output benchmarks/verdict/seed-noise
+    python benchmarks/verdict/seed_noise.py --output OUT/seed-noise
 
 A confirmation runs the default, and each configuration that it tests, on 30 or 90 seeds: the standard deviation of their
 MQLs, and how skew they are. Simulated seeds have the noise that came of it (`NOISE_OF_RETUNES` in truths.py).

@@ -1,6 +1,6 @@
 """What a search of few trials comes to, by what may be tested at its end.
 
-    python benchmarks/verdict/short_searches.py --searches 4 --jobs 2 --output benchmarks/verdict/short-searches
+    python benchmarks/verdict/short_searches.py --searches 4 --jobs 2 --output OUT/short-searches
 
 Searches by `kg` that know how many trials they have, as `tuner launch --trials N` makes them. At
 their end a confirmation tests what has run five times, or whatever is expected to save most. At

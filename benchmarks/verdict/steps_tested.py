@@ -24,7 +24,7 @@ def steps_tested(
     """The places that are tested, the surest first; `model` is of the runs.
 
     What is recommended has run `least_runs` times, what is tested `of_each` times: five, before
-    docs/decisions/0043.
+    docs/decisions/0010.
     """
     where = {run.trial: run.where for run in runs}
     chosen = recommend(model, least_runs=least_runs).chosen

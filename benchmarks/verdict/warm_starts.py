@@ -1,6 +1,6 @@
 """Does a search gain by beginning with the front of another architecture, as `--warm-start` does?
 
-    python benchmarks/verdict/warm_starts.py --searches 2 --output benchmarks/verdict/warm-starts
+    python benchmarks/verdict/warm_starts.py --searches 2 --output OUT/warm-starts
 
 For each truth for tuning, a search by `kg` of a truth of another variant; then searches that begin with
 its front and searches that do not, on the same seeds, by budgets of GPU seconds. What is recommended is
@@ -79,8 +79,9 @@ def front_of(gpu: Gpu) -> list[Place]:
 
 def moved(places: Sequence[Place], source: str, name: str) -> list[Place]:
     """The same configurations in the space of another truth, or what is nearest to them there."""
-    old, new = truth(source).space, truth(name).space
-    return [tuple(new.shares(new.nearest(old.at(place)))) for place in places]
+    old, job = truth(source).space, truth(name)
+    new = job.space
+    return [tuple(new.shares(new.nearest(old.at(place), job.default))) for place in places]
 
 
 def compared(name: str, seed: int) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -22,14 +22,13 @@ from tuner.data.windows import DeviceData, to_device
 
 HERE = Path(__file__).parent
 FAILURES = Path("build/gpu-failures.txt")  # a run that is cut short has told its failures
+TIMES = Path("build/gpu-times.txt")
 CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
 NAMED = frozenset(CACHES) & os.environ.keys()
 ALONE = (
     "bench/test_bench.py::test_everyone_is_measured",
-    "devices/",
+    "devices/test_gpu_busy.py",
     "estimate/test_estimate_on_gpu.py::test_the_largest_batch",
-    "launch/test_programs_on_a_gpu.py::test_a_launch_trains",
-    "launch/test_programs_on_a_gpu.py::test_who_goes_on",
     "launch/test_two_gpus.py",
     "profile/test_stages.py::test_events_and_markers",
     "profile/test_stages.py::test_the_",
@@ -37,18 +36,39 @@ ALONE = (
     "training/test_out_of_memory.py::test_a_training_needs_its_memory_once",
     "training/engines/test_pool.py::test_memory_that_runs_out_beside_a_full_pool",
 )
-"""What measures clocks, fills the GPU's memory, or looks for who else is there. torch counts the
-memory of a process by itself: what asks for that alone is not among them.
+"""What measures clocks or fills the GPU's memory. torch counts the memory of a process by itself:
+what asks for that alone is not among them.
 """
+
+
+LONGEST_FIRST = (
+    "training/test_training_settings.py::test_every_compile_mode_trains_as_the_plain_step[max",
+    "bench/test_ladder.py::test_every_rung_of_a_gpu_is_measured_or_has_a_reason",
+    "training/engines/test_compiled.py",
+    "estimate/test_estimate_on_gpu.py::test_what_is_compiled_once",
+    "training/engines/test_fused.py::test_a_warm_set_up_is_short",
+    "launch/test_broken_trainings.py",
+)
+"""Minutes each, or most of one: begun last, one of them would keep all others waiting."""
+SHARES: list[IO[str]] = []  # never closed: see below
 
 
 def wants_it_alone(nodeid: str) -> bool:
     return nodeid.startswith(tuple(f"tests/gpu/{name}" for name in ALONE))
 
 
+def _turn(item: pytest.Item) -> int:
+    if wants_it_alone(item.nodeid):
+        return len(LONGEST_FIRST) + 1
+    for turn, name in enumerate(LONGEST_FIRST):
+        if item.nodeid.startswith(f"tests/gpu/{name}"):
+            return turn
+    return len(LONGEST_FIRST)
+
+
 @pytest.hookimpl(trylast=True)  # after slow files have come first
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: wants_it_alone(item.nodeid))
+    items.sort(key=_turn)
     if not torch.cuda.is_available():
         for item in items:
             if HERE in item.path.parents:
@@ -108,14 +128,31 @@ class AloneLast(LoadScopeScheduling):
         return "alone" if wants_it_alone(nodeid) else nodeid
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """With `-n`, a process that has told its results would wait for the others, with its context
+    and its memory on the GPU: who comes alone is to be alone.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ and torch.cuda.is_initialized():
+        os._exit(0)
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> AloneLast:
     config.option.loadscopereorder = False
     return AloneLast(config, log)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """A line for each failure as it occurs, written by the process that gathers the reports."""
-    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+    """A line for each failure as it occurs, and one for each test's end and seconds: written by the
+    process that gathers the reports.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ or not torch.cuda.is_available():
+        return
+    if report.when == "call":
+        TIMES.parent.mkdir(exist_ok=True)
+        with TIMES.open("a") as file:
+            print(f"{time.time():.0f}", f"{report.duration:.1f} s", report.nodeid, file=file)
+    if report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
         why = "" if crash is None else crash.message.partition("\n")[0]
         FAILURES.parent.mkdir(exist_ok=True)
@@ -124,10 +161,16 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.fixture(scope="session")
-def share_of_the_gpu() -> Iterator[IO[str]]:
-    """Held until this process ends, so that who waits to be alone is alone."""
-    with (Path(tempfile.gettempdir()) / "tuner-gpu-tests").open("a") as share:
-        yield share
+def share_of_the_gpu(tmp_path_factory: pytest.TempPathFactory) -> IO[str]:
+    """Held until this process ends, so that who waits to be alone is alone. One file for all: each
+    process has a temporary folder of its own.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    share = (folder / "share-of-the-gpu").open("a")
+    SHARES.append(share)
+    return share
 
 
 @pytest.fixture(autouse=True)

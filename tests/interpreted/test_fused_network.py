@@ -111,28 +111,18 @@ def distance(found: Tensor | None, expected: Tensor | None) -> float:
 
 
 @pytest.mark.parametrize(
-    ("name", "p"), [("original", 0.0), ("original", 0.3), ("rmsnorm", 0.3), ("layernorm", 0.3)]
-)
-def test_a_variant_agrees_with_the_plain_network(name: str, p: float) -> None:
-    assert_agrees(FusedTSMixer(network(name, p=p, n_blocks=1)), inputs_of(SHAPES, 3))
-
-
-@pytest.mark.parametrize(
     ("name", "shapes", "hidden", "n_blocks"),
     [
         ("simple", replace(SHAPES, n_future=0), 16, 2),
         ("rmsnorm", replace(SHAPES, n_static=0), 48, 1),
-        ("original", replace(BARE, input_size=70, horizon=24), 80, 1),
-        ("layernorm", replace(BARE, horizon=33), 16, 1),
-        ("layernorm", replace(SHAPES, horizon=48), 80, 1),
-        ("original", replace(SHAPES, horizon=12), 32, 1),
-        ("simple", replace(SHAPES, horizon=64, n_static=0), 16, 1),
+        ("original", replace(BARE, input_size=70, horizon=33), 80, 1),
+        ("layernorm", replace(SHAPES, horizon=64), 32, 1),
     ],
 )
-def test_other_sizes_and_covariates_agree_too(
+def test_a_variant_of_any_size_agrees_with_the_plain_network(
     name: str, shapes: ModelShapes, hidden: int, n_blocks: int
 ) -> None:
-    assert_agrees(FusedTSMixer(network(name, shapes, hidden, 0.2, n_blocks)), inputs_of(shapes, 1))
+    assert_agrees(FusedTSMixer(network(name, shapes, hidden, 0.2, n_blocks)), inputs_of(shapes, 2))
 
 
 def test_the_reference_job_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +132,7 @@ def test_the_reference_job_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = ModelShapes(
         input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17
     )
-    assert_agrees(FusedTSMixer(network("original", shapes, 64, 0.1)), inputs_of(shapes, 1))
+    assert_agrees(FusedTSMixer(network("original", shapes, 64, 0.1, 1)), inputs_of(shapes, 1))
 
 
 def test_sums_over_a_batch_agree_where_it_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +143,7 @@ def test_sums_over_a_batch_agree_where_it_is_split(monkeypatch: pytest.MonkeyPat
 
 def test_padding_is_in_no_result_and_the_gaps_of_the_gradient_hold_zeros() -> None:
     """Rows of planes are padded, and products read the padding."""
-    model, inputs = network(shapes=SHAPES, hidden=48, n_blocks=1), inputs_of(SHAPES, 2)
+    model, inputs = network(shapes=SHAPES, hidden=48, n_blocks=1), inputs_of(SHAPES, 1)
     fused = FusedTSMixer(model)
     assert_agrees(fused, inputs)
     parameters = list(model.parameters())

@@ -15,14 +15,13 @@ from tuner.data.windows import DeviceData
 from tuner.training.engines.fused_engine import TritonEngine
 
 
-def steps(engine: TritonEngine, learning_rate: float) -> list[torch.Tensor]:
-    """Two of them, then validation: losses, and everything that a step changes."""
+def step(engine: TritonEngine, learning_rate: float) -> list[torch.Tensor]:
+    """One of them, then validation: losses, and everything that a step changes."""
     engine._state.set_learning_rate(learning_rate)
     engine._order.copy_(torch.tensor([1, 0]))
     engine._begin_epoch()
     engine.model.train()
-    for _ in range(2):
-        engine._train_batch(1)
+    engine._train_batch(1)
     engine.model.eval()
     engine._validate()
     seen = [engine._train_loss_sum(), engine._validation_loss_sum(), *engine.state().values()]
@@ -44,15 +43,15 @@ def test_a_renewed_engine_gives_the_bits_of_a_new_one(
     before = run_config(dropout=0.5, weight_decay=0.1, gradient_clip=0.5, batch_size=1)
     after = run_config(dropout=0.15, weight_decay=0.003, gradient_clip=1.0, batch_size=1)
     used = TritonEngine(before, few, network(before, few))
-    steps(used, 1e-2)
+    step(used, 1e-2)
     model = network(after, few)
     torch.manual_seed(23)
     used.renew(after, model)
     torch.manual_seed(23)
     fresh = TritonEngine(after, few, network_like(model, after, few))
     torch.manual_seed(24)  # neither looks again
-    expected = steps(fresh, 3e-3)
-    for ours, theirs in zip(steps(used, 3e-3), expected, strict=True):
+    expected = step(fresh, 3e-3)
+    for ours, theirs in zip(step(used, 3e-3), expected, strict=True):
         assert torch.equal(ours, theirs)
 
 

@@ -53,13 +53,15 @@ def start(
 def expire(study: OpenStudy, claim: Claim) -> None:
     """Let a lease run out now."""
     with study.database.engine.begin() as connection:
-        mine = schema.claims.c.claim_id == claim.claim_id
-        connection.execute(update(schema.claims).where(mine).values(leased_until=0.0))
+        mine = schema.work.c.work_id == claim.work_id
+        connection.execute(update(schema.work).where(mine).values(leased_until=0.0))
 
 
 def claim_states(study: OpenStudy) -> list[str]:
+    """Of every attempt: what waits for one is left out."""
     with study.database.engine.connect() as connection:
-        query = select(schema.claims.c.state).order_by(schema.claims.c.claim_id)
+        query = select(schema.work.c.state).where(schema.work.c.state != "waiting")
+        query = query.order_by(schema.work.c.work_id)
         return list(connection.execute(query).scalars())
 
 

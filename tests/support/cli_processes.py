@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from tests.support.small_study import write_files, write_paced
 from tuner.errors import TunerError
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database
+from tuner.storage.queue.claims import ATTEMPTED
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, open_study
 
@@ -144,11 +147,9 @@ class Bench:
     def claims(self) -> list[tuple[str, int | None]]:
         """State and trial of every claim, in order."""
         with self.database() as database, database.engine.connect() as connection:
-            c = schema.claims.c
-            return [
-                tuple(row)
-                for row in connection.execute(select(c.state, c.trial_number).order_by(c.claim_id))
-            ]
+            c = schema.work.c
+            query = select(c.state, c.trial_number).where(ATTEMPTED).order_by(c.work_id)
+            return [tuple(row) for row in connection.execute(query)]
 
     def trials(self) -> list[tuple[int, str]]:
         with self.opened() as study:
@@ -221,6 +222,32 @@ def workers_of(supervisor: int) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+@contextmanager
+def family_of(*pids: int) -> Iterator[set[int]]:
+    """Numbers of these processes and of whoever descends from them, looked for until the end."""
+    found, ended = set(pids), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.05):
+            for pid in pids:
+                with contextlib.suppress(psutil.Error):
+                    found.update(each.pid for each in psutil.Process(pid).children(recursive=True))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        looking.join()
+
+
+def strangers(contamination: str) -> set[int]:
+    """Numbers of the processes that a trial was not alone with, as its record says it."""
+    listed = re.search(r"other processes on the GPU: ([\d, ]+)", contamination)
+    return set() if listed is None else {int(number) for number in listed[1].split(", ")}
 
 
 def kill(processes: Iterable[psutil.Process | subprocess.Popen[str]]) -> None:

@@ -65,7 +65,7 @@ def data() -> DeviceData:
 def search(**changes: object) -> Search:
     """Of the study above."""
     from tuner.launch.plan import definition_of
-    from tuner.spec.study_settings import StudySettings
+    from tuner.spec.policy import StudySettings
 
     settings = StudySettings(**changes)
     return Search(

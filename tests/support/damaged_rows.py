@@ -21,26 +21,32 @@ TRIAL = "(select trial_id from trials where study_id = 1 and number = 1)"
 CLAIM = "study_id = 1 and trial_number = 1"
 # What is done to the database, and what is named.
 RESULT = [
-    ("update tuner_claims set result = '{bro' where " + CLAIM),
-    ("update tuner_claims set result = NULL where " + CLAIM),
+    ("update tuner_work set result = '{bro' where " + CLAIM),
+    ("update tuner_work set result = NULL where " + CLAIM),
     (
-        "update tuner_claims set result = json_set(result, '$.values', json('[1, \"x\"]')) where "
+        "update tuner_work set result = json_set(result, '$.values', json('[1, \"x\"]')) where "
         + CLAIM
     ),
-    ("update tuner_claims set result = json_set(result, '$.values', json('[1.0]')) where " + CLAIM),
+    ("update tuner_work set result = json_set(result, '$.values', json('[1.0]')) where " + CLAIM),
 ]
 OF_THE_TRIAL = [
-    *((sql, "tuner_claims.result") for sql in RESULT),
-    ("update trials set datetime_start = 'garbage' where study_id = 1 and number = 1", "trials.da"),
-    ("update trials set state = 'ODD' where study_id = 1 and number = 1", "trials.state"),
-    (f"update trial_params set param_value = 'x' where trial_id = {TRIAL}", "trial_params.par"),
+    *((sql, "tuner_work.result") for sql in RESULT),
+    ("update tuner_work set params = '{bro' where " + CLAIM, "tuner_work.params"),
+    ("update tuner_work set params = '[1]' where " + CLAIM, "tuner_work.params"),
     (
-        (
-            "insert into trial_system_attributes (trial_id, key, value_json) "
-            f"values ({TRIAL}, 'x', '{{bro')"
-        ),
-        "trial_system_attributes.value_json (x)",
+        "update tuner_work set params = json_set(params, '$.dropout', 'x') where " + CLAIM,
+        "tuner_work.params: dropout = x is outside",
     ),
+    (
+        "update tuner_work set params = json_remove(params, '$.dropout') where " + CLAIM,
+        "tuner_work.params: it lacks the hyperparameter dropout",
+    ),
+    ("update tuner_work set notes = '[1]' where " + CLAIM, "tuner_work.notes"),
+    (
+        'update tuner_work set notes = \'{"x:generation": "[red]"}\' where ' + CLAIM,
+        "tuner_work.notes: x:generation = '[red]'",
+    ),
+    ("update tuner_work set claimed_at = 'x' where " + CLAIM, "tuner_work.claimed_at"),
 ]
 OF_THE_STUDY = [
     (
@@ -69,15 +75,16 @@ OF_THE_STUDY = [
     ("update study_directions set direction = 'X' where study_id = 1", "study_directions.dir"),
 ]
 NOT_READ = [  # by `status`; `check` names them all the same
+    ("update trials set state = 'ODD' where study_id = 1 and number = 1", "its state is ODD"),
+    (f"update trial_params set param_value = 'x' where trial_id = {TRIAL}", "its "),
     (
         f"update trial_user_attributes set value_json = '{{bro' where trial_id = {TRIAL}",
         "its attributes",
     ),
     (f"update trial_values set value = 'x' where trial_id = {TRIAL}", "its values are x, x"),
     ("update trials set number = 77 where study_id = 1 and number = 1", "its number is 77"),
-    ("update tuner_claims set claimed_at = 'x' where " + CLAIM, "tuner_claims.claimed_at"),
     ("update tuner_epochs set val_loss = 'x' where " + CLAIM, "tuner_epochs.val_loss"),
-    ("update tuner_claims set state = 'odd' where " + CLAIM, "tuner_claims.state"),
+    ("update tuner_work set state = 'odd' where " + CLAIM, "tuner_work.state"),
 ]
 
 
@@ -90,7 +97,7 @@ def whole_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         study = create_or_resume(database, name, definition(), trials=4)
         finish_one(study)
         claim, _ = start(study)
-        study.epochs.write(1, claim.claim_id, [EpochRow(1, 0.5, 0.5, 1e-3, 0.1)])
+        study.epochs.write(1, claim.work_id, [EpochRow(1, 0.5, 0.5, 1e-3, 0.1)])
         study.ledger.give_back(claim)
         finish_one(study, 0.4)
     database.close()

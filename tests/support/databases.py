@@ -44,6 +44,11 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
     yield from _postgresql(request.getfixturevalue("postgres"))
 
 
+SQLITE_ALONE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For a test that asks nothing of storage itself: that all databases keep the contracts is tested
+in tests/integration/storage, and where several processes are at one study."""
+
+
 @pytest.fixture
 def postgresql_alone(postgres: Cluster) -> Iterator[str]:
     """The same on PostgreSQL alone, for tests that ask nothing of storage itself."""

@@ -73,6 +73,24 @@ def blocks(*languages: str, among: Sequence[Path] | None = None) -> list[Block]:
     ]
 
 
+def printed(document: str, beginning: str) -> str:
+    """What a page shows of a command's output: its `text` block that begins so."""
+    (text,) = (
+        block.text
+        for block in blocks("text", among=[REPOSITORY / document])
+        if block.text.startswith(beginning)
+    )
+    return text
+
+
+def without_decimals(text: str) -> str:
+    """The same with every decimal fraction alike, as seconds and losses differ by machine, and
+    without the spaces that end a line.
+    """
+    lines = [re.sub(r"\d+\.\d+", "#.#", line).rstrip() for line in text.splitlines()]
+    return "\n".join([*lines, ""])
+
+
 def documented_commands() -> list[DocumentedCommand]:
     """Every `tuner …` line in a shell block, and every one of two words or more in inline code."""
     found = []

@@ -32,10 +32,10 @@ def finished_run(
         place=0,
         session="s",
         plan={},
-        run_id=seed,
+        work_id=seed,
         state="finished",
         losses=0,
         token=None,
-        worker=None,
+        worker="",
         result=TrialResult(TrialState.COMPLETE, values, recorded),
     )

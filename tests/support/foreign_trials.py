@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import optuna
 from optuna.trial import TrialState
@@ -21,14 +20,14 @@ def theirs(study: OpenStudy) -> optuna.Study:
     return optuna.load_study(study_name=study.name, storage=study.database.optuna, sampler=sampler)
 
 
-def result(params: dict[str, Any], mql: float = 0.5) -> TrialResult:
+def result(mql: float = 0.5) -> TrialResult:
     recorded = Recorded(stopped_by="converged", converged=True, epochs=7, seed=3, device="ours")
-    return TrialResult(TrialState.COMPLETE, (2.0, mql), recorded, params=params)
+    return TrialResult(TrialState.COMPLETE, (2.0, mql), recorded)
 
 
 def finish_one(study: OpenStudy, mql: float = 0.5) -> int:
     claim, trial = start(study)
-    made = result(trial.params, mql)
+    made = result(mql)
     # With where the configuration comes from, as a worker records it.
     recorded = Recorded.from_flat(made.recorded.to_flat() | trial.user_attrs)
     assert study.ledger.finish(claim, dataclasses.replace(made, recorded=recorded))

@@ -24,7 +24,7 @@ from tuner.errors import TunerError
 Path = tuple[str | int, ...]
 
 CASES = int(os.environ.get("HOSTILE_CASES", "0"))
-SOME = CASES or 150
+SOME = CASES or 90
 CODE = "__import__('pathlib').Path('boom').touch()"
 BOOM = f"{CODE}\n\nclass Boom: ...\n"
 TEXTS = (

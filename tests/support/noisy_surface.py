@@ -65,7 +65,7 @@ def searched(
     study = optuna.create_study(
         directions=["minimize", "minimize"], sampler=sampler(violations=violations, seed=seed)
     )
-    study.enqueue_trial(DEFAULT)
+    study.enqueue_trial(SPACE.held(DEFAULT))
     for _ in range(trials):
         if restarted:
             study.sampler = sampler(violations=violations, seed=seed)
@@ -82,7 +82,7 @@ def begun(trials: int, *, default: TrialState = TrialState.COMPLETE) -> Study:
         state = TrialState.COMPLETE if number else default
         study.add_trial(
             create_trial(
-                params=params,
+                params=SPACE.held(params),
                 distributions=SPACE.stored(),
                 values=measured(params, number) if state is TrialState.COMPLETE else None,
                 state=state,
@@ -93,4 +93,4 @@ def begun(trials: int, *, default: TrialState = TrialState.COMPLETE) -> Study:
 
 
 def asked(study: Study) -> list[dict[str, Any]]:
-    return [trial.params for trial in study.trials]
+    return [SPACE.true(trial.params) for trial in study.trials]

@@ -131,7 +131,7 @@ def _record(opened: OpenStudy, worker: str, said: Mapping[str, Any], *, tail: in
             trial.params, number=trial.number, seed=seed, converged=tail != -2, pace=pace
         )
     result = replace(result, recorded=Recorded.from_flat({**result.recorded.to_flat(), **said}))
-    opened.epochs.write(trial.number, claim.claim_id, _curve(result.recorded))
+    opened.epochs.write(trial.number, claim.work_id, _curve(result.recorded))
     assert opened.ledger.finish(claim, result)
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.forked_cli import run
+from tests.support.forked_cli import run_here
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -32,7 +32,7 @@ def refused(
     """Run a command that must fail: in one line that holds all of `says`, without writing anything
     into `folder`."""
     before = contents(folder)
-    done = run(*arguments, folder=folder, environment=environment)
+    done = run_here(*arguments, folder=folder, environment=environment)
     assert done.code == code, f"exit code {done.code}\n{done.out}{done.err}"
     assert done.out == ""
     for words in says:

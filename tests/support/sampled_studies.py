@@ -27,7 +27,7 @@ def run(study: Study, trials: int, *, space: SearchSpace = SPACE) -> list[dict[s
     for _ in range(trials):
         trial = study.ask(space.stored())
         study.tell(trial, [trial.params["hidden_size"] / 64, 1 - trial.params["dropout"]])
-        asked.append(trial.params)
+        asked.append(space.true(trial.params))
     return asked
 
 
@@ -37,4 +37,6 @@ def record(study: Study, trials: int) -> None:
     for index in range(trials):
         params = SPACE.at(points.point(index))
         values = [float(params["hidden_size"]) / 64, 1 - float(params["dropout"])]
-        study.add_trial(create_trial(params=params, distributions=SPACE.stored(), values=values))
+        study.add_trial(
+            create_trial(params=SPACE.held(params), distributions=SPACE.stored(), values=values)
+        )

@@ -16,8 +16,6 @@ from tuner.spec.definition import StudyDefinition
 SIZES = STUDY_TOML.replace("{ low = 256, high = 256 }", "{ low = 64, high = 128 }").replace(
     "batch_size = 256", "batch_size = 64"
 )
-ROOM = 64 << 20
-"""Bytes that a training may take beside what its process has."""
 
 
 @dataclasses.dataclass(frozen=True)

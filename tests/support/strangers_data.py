@@ -18,9 +18,9 @@ def walk(rows: int, columns: int, *, seed: int = 0) -> npt.NDArray[np.float64]:
     return walked
 
 
-def headerless_daily(folder: Path, *, rows: int = 7588) -> Path:
+def headerless_daily(folder: Path) -> Path:
     """Eight exchange rates, one of them a hundredth of the others, without a header or dates."""
-    values = walk(rows, 8) * [1, 1.6, 0.8, 0.8, 0.12, 0.009, 0.58, 0.6]
+    values = walk(7588, 8) * [1, 1.6, 0.8, 0.8, 0.12, 0.009, 0.58, 0.6]
     lines = [",".join(f"{value:.6f}" for value in row) for row in values]
     return _write(folder / "rates.csv", lines)
 

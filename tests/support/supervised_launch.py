@@ -17,7 +17,7 @@ from tuner.storage.records import Counts
 
 @dataclass
 class Queue:
-    """A study's ledger and roster: how many trials are planned and finished, and whose results
+    """A study's queue and roster: how many trials are planned and finished, and whose results
     those were."""
 
     budget: int
@@ -43,12 +43,8 @@ class Queue:
 
 @dataclass
 class Study:
-    ledger: Queue
+    roster: Queue
     name: str = "small"
-
-    @property
-    def roster(self) -> Queue:
-        return self.ledger
 
 
 @dataclass
@@ -71,6 +67,7 @@ class Launch:
 
         return Supervisor(
             studies=cast("Any", [Study(self.queue)]),
+            queues=cast("Any", [self.queue]),
             devices=[CpuCores((core,)) for core in range(self.devices)],
             worker_options=["--"],
             environment={},

@@ -29,15 +29,15 @@ from tuner.config import TrainingSettings
 from tuner.errors import TunerError
 from tuner.export import FORMATS, BestConfig, as_darts, as_python, load_best, render
 from tuner.export.as_darts import RENAMED, TAKEN
-from tuner.export.best_config import to_config
 from tuner.export.bundle import Bundle, Name, bundle
+from tuner.export.load import config_of
+from tuner.export.pick import Picked
 from tuner.export.train import read_recipe
 from tuner.report.figures.draw import draw
 from tuner.study.archive import Archive, read_archive
 from tuner.study.create import describe
 from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import compare
-from tuner.verdict.verified import group_runs
 
 SCRIPTS = ("python", "neuralforecast", "darts", "network")
 CHANGED = {
@@ -186,18 +186,10 @@ def code_of(of: tuple[Any, ...], form: str) -> list[str]:
 
 
 def configs(archive: Archive) -> list[BestConfig]:
-    results = archive.results
-    runs = group_runs(archive.name, archive.verifications, device_model=archive.device_model)
-    verified = {each.trial_number: each.as_dict() for each in runs}
+    study = snapshot(archive)
     return [
-        to_config(
-            archive.definition,
-            record,
-            study=archive.name,
-            pick="knee",
-            verified=verified.get(record.number),
-        )
-        for record in results.front[:1]
+        config_of(study, Picked(record=record, pick="knee", chosen_on=None, why=""))
+        for record in study.results.front[:1]
     ]
 
 
@@ -235,7 +227,7 @@ def check_readers(archive: Archive, path: Path, *, figures: bool) -> None:
     if figures:
         with contextlib.suppress(TunerError):
             json.dumps(compare([snapshot(archive)]).as_dict(), allow_nan=False)
-        for figure in ("front", "hypervolume", "curves", "timeline", "trade"):
+        for figure in ("front", "hypervolume", "curves", "trade"):
             with contextlib.suppress(TunerError):
                 draw(figure, [snapshot(archive)]).to_json()
         with contextlib.suppress(TunerError):

@@ -1,12 +1,15 @@
-"""What takes part in a bench: it sets up the job anew, trains epochs of it, and says how long."""
+"""What takes part in a bench: it sets up the job anew, trains epochs of it, and says how long. And
+the bench itself: everyone's first contact, then turns in rounds, then the looks inside.
+"""
 
 from __future__ import annotations
 
 import gc
-import json
+import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -17,7 +20,11 @@ from torch.profiler import ProfilerActivity, profile
 from tuner.config import Precision, RunConfig
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.watch import NVML_PERIOD_S, BusyMeter
+from tuner.errors import UsageError, first_line
+from tuner.models.fault import out_of_memory
 from tuner.training.clock import synchronizer
+from tuner.trial.job import lost_context
 
 
 class Scope(StrEnum):
@@ -72,25 +79,13 @@ class Entry:
 
     @property
     def label(self) -> str:
-        return f"{self.name}, {sizes(self)}"
+        return f"{self.name}, {sizes(self.hidden_size, self.batch_size)}"
 
 
-class Sized(Protocol):
-    """What has the sizes that are said of it."""
-
-    @property
-    def hidden_size(self) -> int | None:
-        """Of its network."""
-
-    @property
-    def batch_size(self) -> int:
-        """In windows."""
-
-
-def sizes(of: Sized) -> str:
+def sizes(hidden_size: int | None, batch_size: int) -> str:
     """`hidden 64, batch 256`."""
-    hidden = () if of.hidden_size is None else (f"hidden {of.hidden_size}",)
-    return ", ".join((*hidden, f"batch {of.batch_size}"))
+    hidden = () if hidden_size is None else (f"hidden {hidden_size}",)
+    return ", ".join((*hidden, f"batch {batch_size}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +195,7 @@ def reader(device: torch.device) -> Callable[[], float]:
     return read
 
 
-# What the turns of a contender came to, also as text: for a fresh process that goes on.
+# What the turns of a contender came to.
 
 
 @dataclass(slots=True)
@@ -213,44 +208,6 @@ class Measurement:
     kernels_per_step: int | None = None
     gpu_utilisation: float | None = None
     failure: str = ""
-    looked_inside: bool = False
-
-
-def as_text(measurements: Sequence[Measurement]) -> str:
-    """All that was measured, to the last digit."""
-    return json.dumps([asdict(measured) for measured in measurements])
-
-
-def from_text(text: str, entries: Sequence[Entry]) -> list[Measurement]:
-    """What `as_text` wrote of these contenders.
-
-    Raises:
-        ValueError: it is of others, or of none at all.
-    """
-    try:
-        found = [
-            _measurement(each, entry) for each, entry in zip(json.loads(text), entries, strict=True)
-        ]
-    except (TypeError, KeyError) as error:
-        raise ValueError(str(error)) from error
-    return found
-
-
-def _measurement(values: dict[str, Any], entry: Entry) -> Measurement:
-    if values["entry"] != asdict(entry):
-        raise ValueError(f"measured was {values['entry']}, not {entry.label}")
-    plain = {
-        each.name: values[each.name]
-        for each in fields(Measurement)
-        if each.name not in ("entry", "rounds")
-    }
-    return Measurement(entry=entry, rounds=[_round(each) for each in values["rounds"]], **plain)
-
-
-def _round(values: dict[str, Any]) -> Round:
-    first, last = values["counted"]
-    epochs = tuple(Epoch(**each) for each in values["epochs"])
-    return Round(**(values | {"epochs": epochs, "counted": (first, last)}))
 
 
 # How many CUDA kernels a piece of work launches, those inside a replayed graph counted too.
@@ -266,14 +223,11 @@ def is_kernel(event: Any) -> bool:
 
 
 class KernelCount:
-    """Counts from `start` to `stop`."""
+    """Counts from when it is made to `stop`."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._profile = profile(activities=[ProfilerActivity.CUDA])
-
-    def start(self) -> None:
-        torch.cuda.synchronize(self._device)
+        self._device, self._profile = device, profile(activities=[ProfilerActivity.CUDA])
+        torch.cuda.synchronize(device)
         self._profile.start()
 
     def stop(self) -> int:
@@ -286,7 +240,6 @@ class KernelCount:
 def count_kernels(device: torch.device, work: Callable[[], object]) -> int:
     """Kernels that `work` launches on the device."""
     counting = KernelCount(device)
-    counting.start()
     work()
     return counting.stop()
 
@@ -303,3 +256,182 @@ def per_step(count: Callable[[int], int], steps: int) -> int:
         return count(1)
     more = min(steps, 3)
     return round((count(more) - count(1)) / (more - 1))
+
+
+# The bench itself.
+
+
+# How busy the GPU is while a contender trains, as NVML says it.
+
+
+INTERVAL_S = 0.1
+"""Between two readings."""
+
+
+def median_within(
+    samples: Sequence[tuple[float, int]], window: tuple[float, float]
+) -> float | None:
+    """The median in per cent between two readings of `perf_counter`; None where NVML was silent.
+
+    Samples early in the window still speak of the time before: left out while others remain.
+    """
+    first, last = window
+    inside = [used for at, used in samples if first <= at <= last]
+    settled = [used for at, used in samples if first + NVML_PERIOD_S <= at <= last]
+    return statistics.median(settled or inside) if inside else None
+
+
+WATCHED_S = 3.0
+"""How long a contender trains while the GPU's utilisation is read."""
+
+
+def run_bench(
+    contenders: Sequence[Contender],
+    *,
+    rounds: int,
+    epochs: int,
+    gpu: Gpu | None,
+    announce: Callable[[str], None],
+    after_round: Callable[[Sequence[Measurement], int], None] = lambda _measurements, _number: None,
+) -> list[Measurement]:
+    """Measure all contenders in one run: in each round everyone has a turn, in the same order.
+
+    The first contact is apart: its set-up is the cold one, its epochs are thrown away. Kernels and
+    utilisation are looked at last, for a profiler once started may slow what comes after it. Who
+    fails drops out with its reason, and takes the unmeasured along where the device is lost.
+
+    Args:
+        contenders: in their order.
+        rounds: how many counted turns each has.
+        epochs: counted epochs in a turn.
+        gpu: whose utilisation is read; None on a CPU.
+        announce: told in one line how it is going.
+        after_round: called after every round, between turns, with all measurements so far and the
+            round's number.
+
+    Raises:
+        UsageError: misuse, which ends the bench.
+    """
+    if rounds < 1 or epochs < 1:
+        raise UsageError(f"--rounds {rounds}, --epochs {epochs}: both must be at least 1")
+    measurements = [Measurement(contender.entry) for contender in contenders]
+    bench = _Bench(contenders, measurements, rounds, epochs, gpu, announce)
+    bench.first_contact()
+    for number in range(1, rounds + 1):
+        if bench.round(number):
+            after_round(measurements, number)
+    bench.look_inside()
+    return measurements
+
+
+_Work = Callable[[Contender, Measurement], str]
+"""Measures a contender, and says in one line how it went."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    contenders: Sequence[Contender]
+    measurements: list[Measurement]
+    rounds: int
+    epochs: int
+    gpu: Gpu | None
+    announce: Callable[[str], None]
+
+    def first_contact(self) -> None:
+        def contact(contender: Contender, measured: Measurement) -> str:
+            measured.cold_setup_s = contender.run(1).setup_s
+            return f"set up in {measured.cold_setup_s:.2f} s"
+
+        self._all("first contact", contact)
+
+    def round(self, number: int) -> bool:
+        """True when anyone had a turn."""
+
+        def turn(contender: Contender, measured: Measurement) -> str:
+            measured.rounds.append(contender.run(self.epochs))
+            usual = statistics.median(epoch.seconds for epoch in measured.rounds[-1].epochs)
+            return f"{usual:.4f} s/epoch"
+
+        return self._all(f"round {number} of {self.rounds}", turn)
+
+    def look_inside(self) -> None:
+        if (gpu := self.gpu) is None:
+            return
+
+        def look(contender: Contender, measured: Measurement) -> str:
+            usual = statistics.median(
+                epoch.seconds for turn in measured.rounds for epoch in turn.epochs
+            )
+            with BusyMeter(gpu, INTERVAL_S) as meter:
+                meter.clock_runs(True)
+                watched = contender.run(math.ceil(WATCHED_S / usual))
+            measured.gpu_utilisation = median_within(meter.readings, watched.counted)
+            measured.kernels_per_step = contender.kernels_per_step()
+            return (
+                f"{measured.kernels_per_step} kernels a step, GPU {measured.gpu_utilisation} % busy"
+            )
+
+        self._all("a look inside", look)
+
+    def _all(self, title: str, work: _Work) -> bool:
+        """Everyone who still takes part; True when there was anyone."""
+        anyone = not all(each.failure for each in self.measurements)
+        for contender, measured in zip(self.contenders, self.measurements, strict=True):
+            if measured.failure:
+                continue
+            label = contender.entry.label
+            usable, outcome = _attempt(contender, measured, work)
+            self.announce(f"{title}: {label}: {measured.failure or outcome}")
+            for other in self.measurements if not usable else ():
+                if self._lacks(other):
+                    other.failure = other.failure or f"{label} left the device unusable"
+        return anyone
+
+    def _lacks(self, measured: Measurement) -> bool:
+        seen = self.gpu is None or measured.kernels_per_step is not None
+        return len(measured.rounds) < self.rounds or not seen
+
+
+def _attempt(contender: Contender, measured: Measurement, work: _Work) -> tuple[bool, str]:
+    """Whether those after it can use the device, and how it went in one line where it did not fail.
+
+    Misuse ends the bench; any other failure is this contender's own and becomes its result.
+    """
+    usable, outcome = True, ""
+    try:
+        outcome = work(contender, measured)
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in the contender's row
+        measured.failure, usable = reason_of(error), not _unusable_after(error)
+    # Out here the failed frames are gone, with what they held. Trainers and networks refer to each
+    # other.
+    lost = give_back() if usable else None
+    if lost is not None:
+        measured.failure, usable = measured.failure or reason_of(lost), False
+    return usable, outcome
+
+
+def give_back() -> RuntimeError | None:
+    """What a training leaves on a GPU; the error of one that cannot be used any more."""
+    gc.collect()
+    try:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+    except RuntimeError as error:
+        return error
+    return None
+
+
+def _unusable_after(error: Exception) -> bool:
+    """Whether memory ran out without harm to others: no capture was cut short and failed to end."""
+    reason = out_of_memory(error)
+    return lost_context(error) if reason is None else reason is not error
+
+
+def reason_of(error: Exception) -> str:
+    """One line: `out of memory: …`, or the kind of error and the first line of what it says."""
+    if (reason := out_of_memory(error)) is not None:
+        return f"out of memory: {first_line(reason)}"
+    kind, said = type(error).__name__, first_line(error)
+    return said if said == kind else f"{kind}: {said}"

@@ -13,12 +13,7 @@ from darts.utils.likelihood_models.torch import QuantileRegression
 from pytorch_lightning import Callback
 
 from tuner.bench.contender import DeviceMemory, Entry, Job, Round, reader
-from tuner.bench.lightning import (
-    EpochTimer,
-    InLightning,
-    seeded_lightning,
-    trainer_arguments,
-)
+from tuner.bench.lightning import EpochTimer, InLightning, seeded_lightning, trainer_arguments
 from tuner.config import RunConfig
 from tuner.data.prepare import PreparedData, PreparedSplit
 

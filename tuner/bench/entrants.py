@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from importlib.metadata import PackageNotFoundError, version
 
 import torch
 from torch import Tensor
@@ -26,16 +25,25 @@ from tuner.bench.contender import (
     per_step,
     reader,
 )
-from tuner.config import Backend, CompileMode, Hyperparameters, RunConfig, StopReason
+from tuner.config import (
+    LIBRARY,
+    Backend,
+    CompileMode,
+    Hyperparameters,
+    RunConfig,
+    StopReason,
+    library_class,
+)
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import LIBRARY, builtin_names, library_class
+from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.spec.study_file import StudyFile, load_study_file
 from tuner.training.batching import Shuffles
 from tuner.training.clock import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.eager import Engine, Poll
+from tuner.version import installed
 
 # Our engines as contenders: driven as `fit` drives them, without early stopping.
 
@@ -51,7 +59,7 @@ class Ours:
         self.data = data
         self._batch_size = config.hyperparameters.batch_size * config.accumulate
         """Of an update, which is what a step is here."""
-        self._n_steps = math.ceil(len(data.train) / self._batch_size)
+        self.n_steps = math.ceil(len(data.train) / self._batch_size)
 
     def run(self, epochs: int) -> Round:
         device = self.job.device
@@ -60,7 +68,7 @@ class Ours:
         began = read()
         with self._engine() as (engine, shuffles):
             setup_s = read() - began
-            training = _Training(engine, self.config, shuffles, self._n_steps, device)
+            training = _Training(engine, shuffles, self)
             training.epoch()
             first = read()
             counted = tuple(training.epoch() for _ in range(epochs))
@@ -74,7 +82,7 @@ class Ours:
             peak_memory_bytes=None if peak is None else peak + size_of(self.data),
             n_parameters=parameters,
             n_windows=len(self.data.train),
-            n_steps=self._n_steps,
+            n_steps=self.n_steps,
         )
 
     def kernels_per_step(self) -> int | None:
@@ -121,23 +129,13 @@ class FellBackError(Exception):
 class _Training:
     """Epochs with all that `fit` does in one: shuffle, train, validate, keep the best."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        config: RunConfig,
-        shuffles: Shuffles,
-        n_steps: int,
-        device: torch.device,
-    ) -> None:
-        self._engine = engine
-        self._shuffles = shuffles
-        self._n_steps = n_steps
-        self._learning_rate = config.hyperparameters.learning_rate
-        self._decay = config.training.learning_rate_decay
-        self._validate_every = config.training.validate_every
-        self._read = reader(device)
-        self._best = engine.snapshot()
-        self._best_loss = math.inf
+    def __init__(self, engine: Engine, shuffles: Shuffles, ours: Ours) -> None:
+        self._engine, self._shuffles, self._n_steps = engine, shuffles, ours.n_steps
+        self._learning_rate = ours.config.hyperparameters.learning_rate
+        self._decay = ours.config.training.learning_rate_decay
+        self._validate_every = ours.config.training.validate_every
+        self._read = reader(ours.job.device)
+        self._best, self._best_loss = engine.snapshot(), math.inf
 
     def epoch(self) -> Epoch:
         """One epoch; where not each is validated, the mean of as many as share a validation."""
@@ -251,13 +249,7 @@ def make_plan(
 
 def library_versions() -> dict[str, str | None]:
     """Versions of the libraries we are compared with and of theirs; None where not installed."""
-    found: dict[str, str | None] = {}
-    for package in (*LIBRARIES, "pytorch-lightning"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
+    return {package: installed(package) for package in (*LIBRARIES, "pytorch-lightning")}
 
 
 def names(text: str, flag: str) -> list[str]:

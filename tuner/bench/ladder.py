@@ -7,30 +7,23 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from tuner.bench.contender import Entry, Job, Measurement, trained_with, with_batch
-from tuner.bench.entrants import Ours
-from tuner.bench.report import (
-    Cell,
-    Circumstances,
-    all_notes,
-    as_number,
-    head_of_page,
-    lines_of_table,
-    on_screen,
-    summarise,
-    write_table,
+from tuner.bench.contender import (
+    Entry,
+    Job,
+    Measurement,
+    give_back,
+    reason_of,
+    trained_with,
+    with_batch,
 )
-from tuner.bench.rounds import reason_of
+from tuner.bench.entrants import Ours
+from tuner.bench.report import Cell, Circumstances, Column, Results, Timed, as_number, timed
 from tuner.config import Backend, Precision, RunConfig, StopReason, TrainingSettings
 from tuner.data.windows import DeviceData
-from tuner.display.terminal import make_console
 from tuner.errors import UsageError
 from tuner.models.registry import build_model
 from tuner.spec.study_file import StudyFile
@@ -50,6 +43,7 @@ from tuner.verdict.stats.permutation import paired_t_interval
 
 
 FIRST = "as it was"
+CUMULATED = "cumulated"
 LARGER = 4
 """The batch of the ladder beside the variant's own, where none is named."""
 BETWEEN_VALIDATIONS = 2
@@ -62,14 +56,10 @@ class Rung:
     """Settings on the ladder: what is new with them, and why that is not possible here, or ""."""
 
     change: str
-    cumulated: bool
-    """With all changes before it that are possible here; else it is the only change."""
+    kind: str
+    """`cumulated`: with all changes before it that are possible here; `alone`: the only change."""
     config: RunConfig
     why_not: str = ""
-
-    @property
-    def kind(self) -> str:
-        return "cumulated" if self.cumulated else "alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +107,14 @@ def make_ladder(
     larger = batch_size or LARGER * base.hyperparameters.batch_size
     if problem := why_not(base, job, data):
         raise UsageError(f"the ladder's first rung, {file.name} as it was: {problem}")
-    rungs = [Rung(change=FIRST, cumulated=True, config=base)]
+    rungs = [Rung(change=FIRST, kind=CUMULATED, config=base)]
     alone: list[Rung] = []
     so_far = base
     for name, change in _changes(precision, larger):
         both = change(so_far), change(base)
         problems = [why_not(config, job, data) for config in both]
-        rungs.append(Rung(change=f"+ {name}", cumulated=True, config=both[0], why_not=problems[0]))
-        alone.append(Rung(change=name, cumulated=False, config=both[1], why_not=problems[1]))
+        rungs.append(Rung(change=f"+ {name}", kind=CUMULATED, config=both[0], why_not=problems[0]))
+        alone.append(Rung(change=name, kind="alone", config=both[1], why_not=problems[1]))
         so_far = so_far if problems[0] else both[0]
     all_rungs = (*rungs, *alone)
     return Ladder(
@@ -217,14 +207,6 @@ class Trainings:
     made: list[tuple[RunConfig, Trained]] = field(default_factory=list)
     """Every one that was really made: two rungs may train the same."""
 
-    def again(self, config: RunConfig) -> Trained | None:
-        """The training of just this configuration; None where there is none yet."""
-        return next((trained for other, trained in self.made if other == config), None)
-
-    def keep(self, number: int, trained: Trained, captured: bool) -> None:
-        """Of a contender."""
-        self.of.setdefault(number, []).append(replace(trained, captured=captured))
-
 
 def train_rungs(
     ladder: Ladder,
@@ -233,8 +215,9 @@ def train_rungs(
     seeds: int,
     budget_s: float,
     announce: Callable[[str], None],
-    after_each: Callable[[Trainings], None] = lambda _trainings: None,
+    after_each: Callable[[Trainings], object] = lambda _trainings: None,
     failed: Mapping[int, str] | None = None,
+    found: Trainings | None = None,
 ) -> Trainings:
     """Train with `seeds` seeds each, as long as `budget_s` lasts: the cumulated rungs first, a seed
     after the other, so that all have the same ones; then those of single changes.
@@ -252,11 +235,12 @@ def train_rungs(
         announce: told in one line how it is going.
         after_each: called after every training with all so far.
         failed: contenders that are not to be trained, with the reason.
+        found: what the trainings are added to; None for a new one.
 
     Raises:
         UsageError: misuse.
     """
-    found, until = Trainings(), time.perf_counter() + budget_s
+    found, until = found or Trainings(), time.perf_counter() + budget_s
     took: dict[int, float] = {}
     broken, configs = dict(failed or {}), [in_capture(each) for each in ladder.contenders]
     for group in _groups(ladder):
@@ -279,7 +263,8 @@ def train_rungs(
                 if isinstance(outcome, str):
                     broken[number] = found.failures[number] = outcome
                 else:
-                    found.keep(number, outcome, ladder.contenders[number].config != config)
+                    kept = replace(outcome, captured=ladder.contenders[number].config != config)
+                    found.of.setdefault(number, []).append(kept)
                 announce(f"trained: {label}: {_in_words(outcome)}")
                 after_each(found)
                 if not usable:
@@ -308,7 +293,7 @@ def _groups(ladder: Ladder) -> tuple[Sequence[int], Sequence[int]]:
     for rung in ladder.rungs:
         number = ladder.contender_of(rung)
         if number is not None and number not in cumulated:
-            (cumulated if rung.cumulated else others)[number] = None
+            (cumulated if rung.kind == CUMULATED else others)[number] = None
     return list(cumulated), list(others)
 
 
@@ -324,7 +309,8 @@ def _attempt(
     can be used after it.
     """
     config = replace(config, seed=seed)
-    if (before := found.again(config)) is not None:
+    before = next((trained for other, trained in found.made if other == config), None)
+    if before is not None:
         return before, True
     try:
         outcome, usable = _train(config, data, until, series)
@@ -333,7 +319,7 @@ def _attempt(
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in the rung's row
         return reason_of(error), not lost_context(error)
     finally:
-        _give_back()
+        give_back()  # so that the next one's memory is its own
     if isinstance(outcome, Trained):
         found.made.append((config, outcome))
     return outcome, usable
@@ -363,16 +349,6 @@ def _train(
     return trained, True
 
 
-def _give_back() -> None:
-    """What the training leaves on a GPU, so that the next one's memory is its own."""
-    if not torch.cuda.is_available():
-        return
-    try:
-        torch.cuda.empty_cache()
-    except RuntimeError:
-        return  # the context is lost, as the training's failure says
-
-
 def _in_words(trained: Trained | str) -> str:
     if isinstance(trained, str):
         return trained
@@ -395,13 +371,13 @@ Figures = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LadderRow:
-    """One rung. Times are in seconds; None is what does not exist here, or was not measured.
+class LadderRow(Timed):
+    """One rung.
 
-    Medians are over rounds, and of a round over its epochs. `speedup_*` is the first rung's figure
-    divided by this one's in the same round: median, least and greatest over the rounds. Of
-    trainings the figures are means over `seeds`, with the 95 % interval of Student's t; `*_change`
-    is the mean difference from the first rung on the same seeds.
+    `speedup_*` is the first rung's figure divided by this one's in the same round: median, least
+    and greatest over the rounds. Of trainings the figures are means over `seeds`, with the 95 %
+    interval of Student's t; `*_change` is the mean difference from the first rung on the same
+    seeds.
     """
 
     kind: str
@@ -412,23 +388,8 @@ class LadderRow:
     hidden_size: int | None
     batch_size: int
     validate_every: int
-    ms_per_step: float | None = None
-    speedup_step: float | None = None
-    s_per_epoch: float | None = None
-    s_per_epoch_min: float | None = None
-    s_per_epoch_max: float | None = None
-    speedup_epoch: float | None = None
     speedup_epoch_min: float | None = None
     speedup_epoch_max: float | None = None
-    samples_per_s: float | None = None
-    gpu_utilisation: float | None = None
-    peak_memory_bytes: int | None = None
-    kernels_per_step: int | None = None
-    setup_cold_s: float | None = None
-    setup_warm_s: float | None = None
-    n_windows: int | None = None
-    n_steps: int | None = None
-    rounds: int = 0
     seeds: int = 0
     converged: int = 0
     """Of the trainings; the others a limit cut."""
@@ -441,17 +402,12 @@ class LadderRow:
     val_loss: float | None = None
     val_loss_low: float | None = None
     val_loss_high: float | None = None
-    val_loss_change: float | None = None
-    val_loss_change_low: float | None = None
-    val_loss_change_high: float | None = None
     test_mql: float | None = None
     test_mql_low: float | None = None
     test_mql_high: float | None = None
     test_mql_change: float | None = None
     test_mql_change_low: float | None = None
     test_mql_change_high: float | None = None
-    failure: str = ""
-    """Why it was not measured, or dropped out."""
     not_trained: str = ""
     """Why it has fewer trainings than were asked for."""
 
@@ -469,19 +425,20 @@ def ladder_rows(
     made = trainings or Trainings()
     rows = []
     for rung in ladder.rungs:
-        row, number = _of(rung, ladder.variant), ladder.contender_of(rung)
+        number = ladder.contender_of(rung)
         if number is None:
-            rows.append(replace(row, failure=rung.why_not))
+            rows.append(_row(rung, ladder.variant, failure=rung.why_not))
             continue
-        row = _timed(row, measurements[number], measurements[first])
-        own = made.of.get(number, [])
-        row = replace(row, **_trained(own, made.of.get(first, []), row.s_per_epoch))
-        missing = made.failures.get(number) or made.missing
-        rows.append(row if len(own) >= seeds else replace(row, not_trained=missing))
+        times, own = timed(measurements[number]), made.of.get(number, [])
+        found = asdict(times) | _speedups(measurements[number], measurements[first])
+        found |= _trained(own, made.of.get(first, []), times.s_per_epoch)
+        if len(own) < seeds:
+            found["not_trained"] = made.failures.get(number) or made.missing
+        rows.append(_row(rung, ladder.variant, **found))
     return rows
 
 
-def _of(rung: Rung, variant: str) -> LadderRow:
+def _row(rung: Rung, variant: str, **found: Any) -> LadderRow:
     sizes, training = rung.config.hyperparameters, rung.config.training
     return LadderRow(
         kind=rung.kind,
@@ -492,30 +449,21 @@ def _of(rung: Rung, variant: str) -> LadderRow:
         hidden_size=sizes.hidden_size,
         batch_size=sizes.batch_size,
         validate_every=training.validate_every,
+        **found,
     )
 
 
-def _timed(row: LadderRow, own: Measurement, first: Measurement) -> LadderRow:
-    """With its times, those of the bench's own row, and with how often they go into the first
-    rung's.
-    """
-    (plain,) = summarise([own])
-    same = (
-        "ms_per_step s_per_epoch s_per_epoch_min s_per_epoch_max samples_per_s gpu_utilisation "
-        "peak_memory_bytes kernels_per_step setup_cold_s setup_warm_s n_windows n_steps rounds "
-        "failure"
-    )
-    found: Figures = {name: getattr(plain, name) for name in same.split()}
+def _speedups(own: Measurement, first: Measurement) -> Figures:
+    """How often its times go into the first rung's."""
     epochs = _ratios(own, first, lambda epoch: epoch.seconds)
-    steps = _ratios(own, first, lambda epoch: epoch.step_s)
-    if epochs:
-        found |= {
-            "speedup_epoch": statistics.median(epochs),
-            "speedup_epoch_min": min(epochs),
-            "speedup_epoch_max": max(epochs),
-            "speedup_step": statistics.median(steps),
-        }
-    return replace(row, **found)
+    if not epochs:
+        return {}
+    return {
+        "speedup_epoch": statistics.median(epochs),
+        "speedup_epoch_min": min(epochs),
+        "speedup_epoch_max": max(epochs),
+        "speedup_step": statistics.median(_ratios(own, first, lambda epoch: epoch.step_s)),
+    }
 
 
 def _ratios(own: Measurement, first: Measurement, of: Callable[[Any], float]) -> list[float]:
@@ -531,25 +479,23 @@ def _trained(
 ) -> Figures:
     if not own:
         return {}
-    is_first = own is first
     converged = sum(each.stopped_by == StopReason.CONVERGED for each in own)
     found: Figures = {
         "seeds": len(own),
         "converged": converged,
         "epochs": statistics.fmean(each.epochs for each in own),
     }
+    before = {each.seed: each.test_mql for each in first}
+    changes = [each.test_mql - before[each.seed] for each in own if each.seed in before]
+    if changes and own is not first:
+        found |= _mean("test_mql_change", changes)
+    names = ["wall_clock_s", "val_loss", "test_mql"]
     if own[0].captured:
         found["reckoned_clock"] = s_per_epoch is not None
         own = [replace(each, wall_clock_s=each.epochs * (s_per_epoch or 0.0)) for each in own]
-    before = {each.seed: each for each in first}
-    pairs = [(before[each.seed], each) for each in own if each.seed in before]
-    for name in ("wall_clock_s", "val_loss", "test_mql"):
-        if name == "wall_clock_s" and own[0].captured and s_per_epoch is None:
-            continue
+        names = names if s_per_epoch is not None else names[1:]
+    for name in names:
         found |= _mean(name, [getattr(each, name) for each in own])
-        if name != "wall_clock_s" and pairs and not is_first:
-            changes = [getattr(after, name) - getattr(was, name) for was, after in pairs]
-            found |= _mean(f"{name}_change", changes)
     return found
 
 
@@ -561,65 +507,33 @@ def _mean(name: str, values: Sequence[float]) -> Figures:
     return found
 
 
-TITLES = {
-    "cumulated": "Each change on top of those before it",
-    "alone": "Each change alone",
-}
-FIRST_LADDER_COLUMNS = tuple(each.name for each in fields(LadderRow)[:3])
+TITLES = (
+    (CUMULATED, "Each change on top of those before it"),
+    ("alone", "Each change alone"),
+)
+"""Of the tables, by the kind of their rungs."""
+SPEEDUP_IS = (
+    "x: the first rung's time divided by this one's in the same round, with the least and the "
+    "greatest over the rounds."
+)
+FIRST_LADDER_COLUMNS = tuple(LadderRow.__annotations__)[:3]
 """Of results.csv: by these a table of a ladder is known."""
 
 
-def as_ladder_documents(
-    rows: Sequence[LadderRow], circumstances: Circumstances
-) -> list[dict[str, Any]]:
-    """One flat record per rung, with the circumstances in each, but for the precision, which each
-    rung has of its own.
-    """
-    shared = {name: value for name, value in asdict(circumstances).items() if name != "precision"}
-    return [asdict(row) | shared for row in rows]
-
-
-def write_ladder(
-    rows: Sequence[LadderRow], circumstances: Circumstances, folder: Path
-) -> tuple[Path, Path]:
-    """Write results.csv (everything) and results.md (the tables) into `folder`, made if need be.
-
-    Each file is at any time the earlier one or the new one, whole.
-    """
-    documents = as_ladder_documents(rows, circumstances)
-    return write_table(documents, markdown_of(rows, circumstances), folder)
-
-
-def markdown_of(rows: Sequence[LadderRow], circumstances: Circumstances) -> str:
-    """The tables with their circumstances above and their footnotes below."""
-    columns = _columns(rows)
-    lines = head_of_page(circumstances, f"variant {rows[0].variant}")
-    for kind, title in TITLES.items():
-        shown = [row for row in rows if row.kind == kind]
-        lines += ["", f"**{title}**", "", *lines_of_table(shown, columns)]
-    notes = [f"- {note}" for note in _notes(rows, circumstances)]
-    return "\n".join([*lines, "", *notes]) + "\n"
-
-
-def print_ladder(rows: Sequence[LadderRow], circumstances: Circumstances) -> None:
-    """The tables' most important columns on the screen."""
-    console = make_console()
-    columns = [each for each in _columns(rows) if each[0] in ON_SCREEN]
-    for kind, title in TITLES.items():
-        table = on_screen([row for row in rows if row.kind == kind], columns)
-        table.title = f"{circumstances.task} on {circumstances.device}: {title.lower()}"
-        table.title_justify = "left"
-        console.print(table)
-    for note in _notes(rows, circumstances):
-        console.print(note)
-
-
-def _notes(rows: Sequence[LadderRow], circumstances: Circumstances) -> list[str]:
-    notes: list[str] = []
-    notes.append(
-        "x: the first rung's time divided by this one's in the same round, with the least and the "
-        "greatest over the rounds."
+def ladder_results(rows: Sequence[LadderRow], circumstances: Circumstances) -> Results:
+    """What a ladder came to."""
+    return Results(
+        name="ladder",
+        circumstances=circumstances,
+        settings=f"variant {rows[0].variant}",
+        tables=[(title, [row for row in rows if row.kind == kind]) for kind, title in TITLES],
+        columns=(*TIMES, *QUALITY) if any(row.seeds for row in rows) else TIMES,
+        notes=_notes(rows),
     )
+
+
+def _notes(rows: Sequence[LadderRow]) -> list[str]:
+    notes = [SPEEDUP_IS]
     if any(row.seeds for row in rows):
         notes.append(
             "Trained to convergence with the first rung's learning rate: means over seeds with "
@@ -636,7 +550,7 @@ def _notes(rows: Sequence[LadderRow], circumstances: Circumstances) -> list[str]
         if row.not_trained:
             by_reason.setdefault(row.not_trained, []).append(_who(row))
     notes += [f"Fewer trainings, as {why}: {', '.join(who)}." for why, who in by_reason.items()]
-    return all_notes(notes, circumstances)
+    return notes
 
 
 def _who(row: LadderRow) -> str:
@@ -668,44 +582,26 @@ def _converged(row: LadderRow) -> str:
     return f"{row.converged} of {row.seeds}" if row.seeds else ""
 
 
-TIMES: tuple[tuple[str, Cell], ...] = (
-    ("change", _change),
-    ("ms/step", as_number("ms_per_step", ".3f")),
-    ("x step", as_number("speedup_step", ".2f")),
-    ("s/epoch", as_number("s_per_epoch", ".4f")),
-    ("x", _speedup),
-    ("samples/s", as_number("samples_per_s", ".0f")),
-    ("GPU %", as_number("gpu_utilisation", ".0f")),
-    ("peak MiB", as_number("peak_memory_bytes", ".0f", scale=2.0**-20)),
-    ("kernels", as_number("kernels_per_step", "d")),
-    ("set-up warm s", as_number("setup_warm_s", ".2f")),
+TIMES = (
+    Column("change", _change),
+    Column("ms/step", as_number("ms_per_step", ".3f")),
+    Column("x step", as_number("speedup_step", ".2f"), on_screen=False),
+    Column("s/epoch", as_number("s_per_epoch", ".4f")),
+    Column("x", _speedup),
+    Column("samples/s", as_number("samples_per_s", ".0f"), on_screen=False),
+    Column("GPU %", as_number("gpu_utilisation", ".0f")),
+    Column("peak MiB", as_number("peak_memory_bytes", ".0f", scale=2.0**-20)),
+    Column("kernels", as_number("kernels_per_step", "d"), on_screen=False),
+    Column("set-up warm s", as_number("setup_warm_s", ".2f"), on_screen=False),
 )
-"""Heading and cell of the columns that every ladder has."""
+"""The columns that every ladder has."""
 
-QUALITY: tuple[tuple[str, Cell], ...] = (
-    ("converged", _converged),
-    ("epochs", as_number("epochs", ".1f")),
-    ("to convergence s", _interval("wall_clock_s", ".2f")),
-    ("val loss", _interval("val_loss", ".4f")),
-    ("test MQL", _interval("test_mql", ".4f")),
-    ("MQL change", _interval("test_mql_change", "+.4f")),
+QUALITY = (
+    Column("converged", _converged, on_screen=False),
+    Column("epochs", as_number("epochs", ".1f")),
+    Column("to convergence s", _interval("wall_clock_s", ".2f")),
+    Column("val loss", _interval("val_loss", ".4f"), on_screen=False),
+    Column("test MQL", _interval("test_mql", ".4f")),
+    Column("MQL change", _interval("test_mql_change", "+.4f")),
 )
 """The same where there were trainings."""
-
-ON_SCREEN = (
-    "change",
-    "ms/step",
-    "s/epoch",
-    "x",
-    "GPU %",
-    "peak MiB",
-    "epochs",
-    "to convergence s",
-    "test MQL",
-    "MQL change",
-)
-"""What fits: the rest is in the files."""
-
-
-def _columns(rows: Sequence[LadderRow]) -> tuple[tuple[str, Cell], ...]:
-    return (*TIMES, *QUALITY) if any(row.seeds for row in rows) else TIMES

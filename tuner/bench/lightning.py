@@ -95,7 +95,6 @@ class KernelCounter(Callback):
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         if trainer.global_step == COUNTED_STEP and self.kernels is None:
             self._counting = KernelCount(self._device)
-            self._counting.start()
 
     def on_train_batch_end(self, *_: Any) -> None:
         if self._counting is not None:

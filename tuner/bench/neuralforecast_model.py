@@ -14,16 +14,10 @@ from neuralforecast.tsdataset import TimeSeriesDataset
 from pytorch_lightning import Callback
 
 from tuner.bench.contender import DeviceMemory, Entry, Epoch, Job, Round, reader
-from tuner.bench.lightning import (
-    InLightning,
-    StepTimer,
-    seeded_lightning,
-    trainer_arguments,
-)
-from tuner.config import RunConfig
+from tuner.bench.lightning import InLightning, StepTimer, seeded_lightning, trainer_arguments
+from tuner.config import RunConfig, library_class
 from tuner.data.prepare import PreparedData
 from tuner.export.best_config import of_class
-from tuner.models.names import library_class
 from tuner.models.of_neuralforecast.build import find_class
 from tuner.models.registry import network_arguments
 

@@ -6,15 +6,16 @@ import csv
 import io
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
 from tuner.bench.contender import Measurement, sizes
-from tuner.display.terminal import make_console
+from tuner.display.terminal import make_console, number_table
 from tuner.files.durable import put
+from tuner.files.plain import in_json
 
 # From measurements to the rows of the results: medians, and how many times faster than darts.
 
@@ -26,32 +27,24 @@ LIBRARY = "neuralforecast"
 REFERENCE_EPOCHS = 48
 """Epochs to convergence of the reference job, as darts has it."""
 
+SPEEDUP_IS = (
+    "x: darts' time divided by this one's at the same sizes; of a model of neuralforecast, that "
+    "library's; x warm and x cold: of 48 epochs with that set-up."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One contender at one pair of sizes. Times are in seconds; None is what does not exist here.
+class Timed:
+    """What each row of a bench has. Times are in seconds; None is what does not exist here.
 
-    Medians are over rounds, and of a round over its epochs. `speedup_*` is the reference's figure
-    divided by this one's: darts' at the same sizes, or, of a model of neuralforecast, that
-    library's own. Of training steps alone there is only `speedup_step`.
-    `epochs48_*` is 48 epochs: alone, with the warm set-up, with the cold one.
+    Medians are over rounds, and of a round over its epochs.
     """
 
-    contender: str
-    library: str
-    variant: str
-    backend: str
-    hidden_size: int | None
-    batch_size: int
-    scope: str
     s_per_epoch: float | None = None
     s_per_epoch_min: float | None = None
     s_per_epoch_max: float | None = None
     setup_cold_s: float | None = None
     setup_warm_s: float | None = None
-    epochs48_s: float | None = None
-    epochs48_warm_s: float | None = None
-    epochs48_cold_s: float | None = None
     ms_per_step: float | None = None
     kernels_per_step: int | None = None
     peak_memory_bytes: int | None = None
@@ -63,9 +56,31 @@ class Row:
     rounds: int = 0
     speedup_step: float | None = None
     speedup_epoch: float | None = None
+    failure: str = ""
+    """Why it was not measured, or dropped out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Timed):
+    """One contender at one pair of sizes.
+
+    `speedup_*` is the reference's figure divided by this one's: darts' at the same sizes, or, of a
+    model of neuralforecast, that library's own. Of training steps alone there is only
+    `speedup_step`. `epochs48_*` is 48 epochs: alone, with the warm set-up, with the cold one.
+    """
+
+    contender: str
+    library: str
+    variant: str
+    backend: str
+    hidden_size: int | None
+    batch_size: int
+    scope: str
+    epochs48_s: float | None = None
+    epochs48_warm_s: float | None = None
+    epochs48_cold_s: float | None = None
     speedup_48_warm: float | None = None
     speedup_48_cold: float | None = None
-    failure: str = ""
     note: str = ""
 
 
@@ -80,28 +95,16 @@ def summarise(measurements: Sequence[Measurement]) -> list[Row]:
     }
     compared = []
     for row in plain:
-        sizes = row.hidden_size, row.batch_size
-        compared.append(_compared(row, own.get((row.variant, *sizes), darts.get(sizes))))
+        at = row.hidden_size, row.batch_size
+        compared.append(_compared(row, own.get((row.variant, *at), darts.get(at))))
     return compared
 
 
-def _plain(measured: Measurement) -> Row:
-    entry = measured.entry
-    identity = {
-        "contender": entry.name,
-        "library": entry.library,
-        "variant": entry.variant,
-        "backend": entry.backend,
-        "hidden_size": entry.hidden_size,
-        "batch_size": entry.batch_size,
-        "scope": entry.scope.value,
-        "setup_cold_s": measured.cold_setup_s,
-        "rounds": len(measured.rounds),
-        "failure": measured.failure,
-        "note": entry.note,
-    }
+def timed(measured: Measurement) -> Timed:
+    """What one contender's turns came to, beside nobody."""
+    plain = in_json(measured, "failure", setup_cold_s="cold_setup_s")
     if not measured.rounds:
-        return Row(**identity)  # type: ignore[arg-type]
+        return Timed(**plain)
     per_round = [
         statistics.median(epoch.seconds for epoch in turn.epochs) for turn in measured.rounds
     ]
@@ -109,29 +112,37 @@ def _plain(measured: Measurement) -> Row:
         statistics.median(epoch.step_s for epoch in turn.epochs) for turn in measured.rounds
     )
     s_per_epoch = statistics.median(per_round)
-    warm = statistics.median(turn.setup_s for turn in measured.rounds)
     last = measured.rounds[-1]
     peaks = [
         turn.peak_memory_bytes for turn in measured.rounds if turn.peak_memory_bytes is not None
     ]
-    alone = REFERENCE_EPOCHS * s_per_epoch
-    return Row(
-        **identity,  # type: ignore[arg-type]
+    return Timed(
+        **plain,
+        **in_json(measured, "kernels_per_step", "gpu_utilisation"),
+        **in_json(last, "n_parameters", "n_windows", "n_steps"),
+        rounds=len(measured.rounds),
         s_per_epoch=s_per_epoch,
         s_per_epoch_min=min(per_round),
         s_per_epoch_max=max(per_round),
-        setup_warm_s=warm,
-        epochs48_s=alone,
-        epochs48_warm_s=alone + warm,
-        epochs48_cold_s=None if measured.cold_setup_s is None else alone + measured.cold_setup_s,
+        setup_warm_s=statistics.median(turn.setup_s for turn in measured.rounds),
         ms_per_step=1000 * step_s,
-        kernels_per_step=measured.kernels_per_step,
         peak_memory_bytes=max(peaks, default=None),
         samples_per_s=last.n_windows / s_per_epoch,
-        gpu_utilisation=measured.gpu_utilisation,
-        n_parameters=last.n_parameters,
-        n_windows=last.n_windows,
-        n_steps=last.n_steps,
+    )
+
+
+def _plain(measured: Measurement) -> Row:
+    entry, found = measured.entry, timed(measured)
+    who = in_json(entry, "library", "variant", "backend", "hidden_size", "batch_size", "note")
+    row = Row(**who, **asdict(found), contender=entry.name, scope=entry.scope.value)
+    if found.s_per_epoch is None:
+        return row
+    alone, cold, warm = REFERENCE_EPOCHS * found.s_per_epoch, row.setup_cold_s, row.setup_warm_s
+    return replace(
+        row,
+        epochs48_s=alone,
+        epochs48_warm_s=None if warm is None else alone + warm,
+        epochs48_cold_s=None if cold is None else alone + cold,
     )
 
 
@@ -157,6 +168,15 @@ Cell = Callable[[Any], str]
 """Of a row."""
 
 
+class Column(NamedTuple):
+    """Of a table."""
+
+    heading: str
+    cell: Cell
+    on_screen: bool = True
+    """Whether it fits there; the others are in the files."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     """What holds for all rows of a run."""
@@ -175,103 +195,130 @@ class Circumstances:
     """How far the run had come when this was written; empty when it was over."""
 
 
-def as_documents(rows: Sequence[Row], circumstances: Circumstances) -> list[dict[str, Any]]:
-    """One flat record per row, with the circumstances in each."""
-    return [asdict(row) | asdict(circumstances) for row in rows]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """Rows as they are written and shown."""
+
+    name: str
+    """Of the rows, in JSON."""
+    circumstances: Circumstances
+    settings: str
+    """Of all rows, at the head of the page."""
+    tables: Sequence[tuple[str, Sequence[Timed]]]
+    """By their titles: one, without any, or several."""
+    columns: Sequence[Column]
+    notes: Sequence[str]
+    """What is to be known of the rows."""
+
+    @property
+    def rows(self) -> list[Timed]:
+        return [row for _, rows in self.tables for row in rows]
+
+    def documents(self) -> list[dict[str, Any]]:
+        """One flat record per row, with the circumstances in each, but for what a row has of its
+        own.
+        """
+        shared = asdict(self.circumstances)
+        return [row | shared | row for row in map(_flat, self.rows)]
+
+    def write(self, folder: Path) -> tuple[Path, Path]:
+        """Write results.csv (everything) and results.md (the tables) into `folder`, made if need
+        be.
+
+        Each file is at any time the earlier one or the new one, whole.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        table, page = folder / "results.csv", folder / "results.md"
+        documents, text = self.documents(), io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(documents[0]))
+        writer.writeheader()
+        writer.writerows(documents)
+        put(table, text.getvalue().encode())
+        put(page, self.page().encode())
+        return table, page
+
+    def page(self) -> str:
+        """The tables in Markdown, with their circumstances above and their footnotes below."""
+        c = self.circumstances
+        epochs = f"{c.epochs_per_round} counted epochs a round"
+        lines = [
+            f"{c.device}, {c.date}, task {c.task}, {self.settings}, {epochs}.",
+            f"{c.versions}; revision {c.git_revision or 'unknown'}.",
+            "",
+            f"    {c.command}",
+        ]
+        for title, rows in self.tables:
+            lines += ["", f"**{title}**"] if title else []
+            lines += ["", *lines_of_table(rows, self.columns)]
+        return "\n".join([*lines, "", *(f"- {note}" for note in self.all_notes())]) + "\n"
+
+    def show(self) -> None:
+        """The tables' most important columns on the screen."""
+        console = make_console()
+        columns = [each for each in self.columns if each.on_screen]
+        for title, rows in self.tables:
+            table = on_screen(rows, columns)
+            words = f"bench: {self.circumstances.task} on {self.circumstances.device}"
+            table.title = f"{words}: {title.lower()}" if title else words
+            console.print(table)
+        for note in self.all_notes():
+            console.print(note)
+
+    def all_notes(self) -> list[str]:
+        """With what speaks against the whole: first that it is not over, last that it is no
+        good.
+        """
+        c = self.circumstances
+        found = [f"Incomplete: {c.incomplete}."] if c.incomplete else []
+        found += self.notes
+        if c.contamination:
+            found.append(f"Do not trust these times: {c.contamination}.")
+        return found
 
 
-FIRST_COLUMNS = tuple(each.name for each in fields(Row)[:3])
-"""Of results.csv: by these a table of ours is known."""
+def _flat(row: Timed) -> dict[str, Any]:
+    """What the row alone is of comes first: by that a table is known."""
+    values = asdict(row)
+    return {name: values[name] for name in type(row).__annotations__} | values
 
 
-def write_results(
-    rows: Sequence[Row], circumstances: Circumstances, folder: Path
-) -> tuple[Path, Path]:
-    """Write results.csv (everything) and results.md (the table) into `folder`, made if need be.
-
-    Each file is at any time the earlier one or the new one, whole.
-    """
-    return write_table(as_documents(rows, circumstances), markdown(rows, circumstances), folder)
-
-
-def write_table(documents: Sequence[dict[str, Any]], page: str, folder: Path) -> tuple[Path, Path]:
-    """Write `documents`, which have the same keys, as results.csv, and `page` as results.md."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table, document = folder / "results.csv", folder / "results.md"
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(documents[0]))
-    writer.writeheader()
-    writer.writerows(documents)
-    put(table, text.getvalue().encode())
-    put(document, page.encode())
-    return table, document
-
-
-def markdown(rows: Sequence[Row], circumstances: Circumstances) -> str:
-    """The table with its circumstances above and its footnotes below."""
-    lines = head_of_page(circumstances, circumstances.precision)
-    lines += ["", *lines_of_table(rows, COLUMNS), "", *_footnotes(rows, circumstances)]
-    return "\n".join(lines) + "\n"
-
-
-def head_of_page(c: Circumstances, settings: str) -> list[str]:
-    """What holds for all of its tables."""
-    epochs = f"{c.epochs_per_round} counted epochs a round"
-    return [
-        f"{c.device}, {c.date}, task {c.task}, {settings}, {epochs}.",
-        f"{c.versions}; revision {c.git_revision or 'unknown'}.",
-        "",
-        f"    {c.command}",
-    ]
-
-
-def lines_of_table(rows: Sequence[object], columns: Sequence[tuple[str, Cell]]) -> Iterator[str]:
+def lines_of_table(rows: Sequence[object], columns: Sequence[Column]) -> Iterator[str]:
     """In Markdown."""
-    yield f"| {' | '.join(heading for heading, _ in columns)} |"
+    yield f"| {' | '.join(each.heading for each in columns)} |"
     yield f"|{'---|' * len(columns)}"
     for row in rows:
-        yield f"| {' | '.join(cell(row) for _, cell in columns)} |"
+        yield f"| {' | '.join(each.cell(row) for each in columns)} |"
 
 
-def on_screen(rows: Sequence[object], columns: Sequence[tuple[str, Cell]]) -> Table:
+def on_screen(rows: Sequence[object], columns: Sequence[Column]) -> Table:
     """The first column is of names, the others of numbers."""
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    for number, (heading, _) in enumerate(columns):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    table = number_table(*(each.heading for each in columns))
+    table.columns[0].justify = "left"
     for row in rows:
-        table.add_row(*(cell(row) for _, cell in columns))
+        table.add_row(*(each.cell(row) for each in columns))
     return table
 
 
-def print_table(rows: Sequence[Row], circumstances: Circumstances) -> None:
-    """The table's most important columns on the screen."""
-    table = on_screen(rows, [each for each in COLUMNS if each[0] in ON_SCREEN])
-    table.title = f"bench: {circumstances.task} on {circumstances.device}"
-    console = make_console()
-    console.print(table)
-    for note in _footnotes(rows, circumstances):
-        console.print(note)
-
-
-def all_notes(notes: Sequence[str], circumstances: Circumstances) -> list[str]:
-    """With what speaks against the whole: first that it is not over, last that it is no good."""
-    found = [f"Incomplete: {circumstances.incomplete}."] if circumstances.incomplete else []
-    found += notes
-    if circumstances.contamination:
-        found.append(f"Do not trust these times: {circumstances.contamination}.")
-    return found
-
-
-def _footnotes(rows: Sequence[Row], circumstances: Circumstances) -> list[str]:
-    notes: list[str] = []
-    notes.append(
-        "x: darts' time divided by this one's at the same sizes; of a model of neuralforecast, "
-        "that library's; x warm and x cold: of 48 epochs with that set-up."
+def results_of(measurements: Sequence[Measurement], circumstances: Circumstances) -> Results:
+    """Of a bench that is no ladder."""
+    rows = summarise(measurements)
+    return Results(
+        name="results",
+        circumstances=circumstances,
+        settings=circumstances.precision,
+        tables=[("", rows)],
+        columns=COLUMNS,
+        notes=_notes(rows),
     )
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    notes = [SPEEDUP_IS]
     steps_only = {row.contender: row for row in rows if "without" in row.scope}
     notes += [f"* {name}: {row.scope}; {row.note}." for name, row in steps_only.items()]
-    notes += [f"{row.contender}, {sizes(row)}: {row.failure}" for row in rows if row.failure]
-    return all_notes(notes, circumstances)
+    sized = (row for row in rows if row.failure)
+    notes += [f"{r.contender}, {sizes(r.hidden_size, r.batch_size)}: {r.failure}" for r in sized]
+    return notes
 
 
 def as_number(name: str, form: str, *, scale: float = 1.0) -> Cell:
@@ -289,38 +336,26 @@ def _name(row: Row) -> str:
     return row.contender + mark + (" (failed)" if row.failure else "")
 
 
-COLUMNS: tuple[tuple[str, Cell], ...] = (
-    ("contender", _name),
-    ("hidden", as_number("hidden_size", "d")),
-    ("batch", as_number("batch_size", "d")),
-    ("s/epoch", as_number("s_per_epoch", ".4f")),
-    ("x", as_number("speedup_epoch", ".2f")),
-    ("ms/step", as_number("ms_per_step", ".3f")),
-    ("x step", as_number("speedup_step", ".2f")),
-    ("set-up cold s", as_number("setup_cold_s", ".2f")),
-    ("warm s", as_number("setup_warm_s", ".2f")),
-    ("48 epochs s", as_number("epochs48_s", ".2f")),
-    ("with warm set-up", as_number("epochs48_warm_s", ".2f")),
-    ("x warm", as_number("speedup_48_warm", ".2f")),
-    ("with cold set-up", as_number("epochs48_cold_s", ".2f")),
-    ("x cold", as_number("speedup_48_cold", ".2f")),
-    ("kernels", as_number("kernels_per_step", "d")),
-    ("peak MiB", as_number("peak_memory_bytes", ".0f", scale=2.0**-20)),
-    ("samples/s", as_number("samples_per_s", ".0f")),
-    ("GPU %", as_number("gpu_utilisation", ".0f")),
-)
-"""Heading and cell of the table's columns."""
+FIRST_COLUMNS = tuple(Row.__annotations__)[:3]
+"""Of results.csv: by these a table of ours is known."""
 
-ON_SCREEN = (
-    "contender",
-    "hidden",
-    "batch",
-    "s/epoch",
-    "x",
-    "ms/step",
-    "x step",
-    "warm s",
-    "x warm",
-    "kernels",
+COLUMNS = (
+    Column("contender", _name),
+    Column("hidden", as_number("hidden_size", "d")),
+    Column("batch", as_number("batch_size", "d")),
+    Column("s/epoch", as_number("s_per_epoch", ".4f")),
+    Column("x", as_number("speedup_epoch", ".2f")),
+    Column("ms/step", as_number("ms_per_step", ".3f")),
+    Column("x step", as_number("speedup_step", ".2f")),
+    Column("set-up cold s", as_number("setup_cold_s", ".2f"), on_screen=False),
+    Column("warm s", as_number("setup_warm_s", ".2f")),
+    Column("48 epochs s", as_number("epochs48_s", ".2f"), on_screen=False),
+    Column("with warm set-up", as_number("epochs48_warm_s", ".2f"), on_screen=False),
+    Column("x warm", as_number("speedup_48_warm", ".2f")),
+    Column("with cold set-up", as_number("epochs48_cold_s", ".2f"), on_screen=False),
+    Column("x cold", as_number("speedup_48_cold", ".2f"), on_screen=False),
+    Column("kernels", as_number("kernels_per_step", "d")),
+    Column("peak MiB", as_number("peak_memory_bytes", ".0f", scale=2.0**-20), on_screen=False),
+    Column("samples/s", as_number("samples_per_s", ".0f"), on_screen=False),
+    Column("GPU %", as_number("gpu_utilisation", ".0f"), on_screen=False),
 )
-"""What fits: the rest is in the files."""

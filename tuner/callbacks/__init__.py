@@ -1,4 +1,4 @@
-"""For inside a program that tuner runs (docs/own-loops.md): the trial it is to train, and reports
+"""For inside a program that tuner runs (docs/own-loop.md): the trial it is to train, and reports
 of how that goes.
 
 `Report` serves any loop in Python; `LightningReport` and `HuggingFaceReport` are callbacks of those
@@ -23,11 +23,7 @@ _HOMES = {
     "LightningReport": "tuner.callbacks.lightning_report",
 }
 
-__all__ = [
-    "Report",
-    "TrialToRun",
-    "trial_to_run",
-]
+__all__ = ["Report", "TrialToRun", "trial_to_run"]
 
 
 def __getattr__(name: str) -> Any:

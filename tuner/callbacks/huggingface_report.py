@@ -7,29 +7,19 @@ ends.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.callbacks.program_report import ReportsItself
+from tuner.callbacks.program_report import ReportsItself, library
 from tuner.errors import TunerError
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("transformers")
-    except ImportError:
-        raise TunerError(
-            "HuggingFaceReport needs transformers, which is not here: "
-            "pip install 'tuner[huggingface]'"
-        ) from None
-
 
 if TYPE_CHECKING:
     _Callback = Any
 else:
-    _Callback = _library().TrainerCallback
+    _Callback = library(
+        "transformers", needed_by="HuggingFaceReport", extra="huggingface"
+    ).TrainerCallback
 
 
 def _is_whole(checkpoint: Path) -> bool:

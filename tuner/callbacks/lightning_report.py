@@ -8,35 +8,18 @@ device is synchronised at both ends of an epoch.
 
 from __future__ import annotations
 
-import importlib
-import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.callbacks.program_report import ReportsItself
+from tuner.callbacks.program_report import ReportsItself, library
 from tuner.errors import TunerError
-
-_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-
-
-def _library() -> Any:
-    """Lightning by whichever of its two names the program has imported, else as it is installed."""
-    named = [name for name in _PACKAGES if name in sys.modules]
-    for name in [*named, *_PACKAGES]:
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            continue
-    raise TunerError(
-        "LightningReport needs Lightning, which is not here: pip install 'tuner[lightning]'"
-    )
-
 
 if TYPE_CHECKING:
     _Callback = Any
 else:
-    _Callback = _library().Callback
+    _NAMES = ("lightning.pytorch", "pytorch_lightning")
+    _Callback = library(*_NAMES, needed_by="LightningReport", extra="lightning").Callback
 
 
 class LightningReport(ReportsItself, _Callback):  # type: ignore[misc]

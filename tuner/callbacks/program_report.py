@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -234,3 +235,19 @@ def synchronizer(device: Any) -> Callable[[], None]:
     import torch
 
     return lambda: torch.cuda.synchronize(device)
+
+
+def library(*names: str, needed_by: str, extra: str) -> Any:
+    """The first of these modules that is here; one that the program has imported goes before.
+
+    Raises:
+        TunerError: none is.
+    """
+    for name in sorted(names, key=lambda each: each not in sys.modules):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    raise TunerError(
+        f"{needed_by} needs {names[-1]}, which is not here: pip install 'tuner[{extra}]'"
+    )

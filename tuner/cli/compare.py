@@ -1,4 +1,4 @@
-"""`tuner compare`: variants held against each other, by what fresh seeds say."""
+"""`tuner compare`, `tuner explain`: what studies say beside each other, and beside their fronts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tuner.cli.best import PointOfFront
 from tuner.cli.command import argument, command, option, switch
-from tuner.cli.options import Json, Storage, TaskName, note, print_json, storage_url
-from tuner.cli.picking import PointOfFront
-from tuner.cli.replace import Force, check_free, check_placeable, is_page, is_table
+from tuner.cli.options import Json, Storage, TaskName, storage_url
+from tuner.cli.output import note, print_json
+from tuner.cli.replace import Force, check_files, is_page, is_table
 from tuner.errors import UsageError
 
 
@@ -39,7 +40,7 @@ def compare(
     """Compare variants, default and retuned: a table with intervals,
     and what can be claimed after verification.
     """
-    _check_files(csv, html, force=force)
+    check_files({"--csv": (csv, is_table), "--html": (html, is_page)}, force=force)
     url = storage_url(storage)
     if steps:
         if pick is not None:
@@ -74,10 +75,36 @@ def _tell(report: Any, show: Callable[[Any], None], files: Iterable[Any], *, jso
     return 0
 
 
-def _check_files(csv: Path | None, html: Path | None, *, force: bool) -> None:
-    for path, is_ours in ((csv, is_table), (html, is_page)):
-        if path is not None:
-            check_placeable(path)
-            check_free(path, is_ours, force=force)
-    if csv is not None and html is not None and csv.resolve() == html.resolve():
-        raise UsageError(f"--csv and --html both name {csv}; name two files")
+# `tuner explain`: what studies teach beside their fronts.
+
+
+@command
+def explain(
+    studies: list[str] = argument(
+        "VARIANT...",
+        "Variants; study:NAME for a study, group:NAME for a group; or exported studies "
+        "(.json, .json.gz).",
+    ),
+    task: TaskName = "etth",
+    epochs: int = option(
+        "N", "Which learning rates converge under so many epochs?", default=50, min=1
+    ),
+    storage: Storage = None,
+    json: Json = False,
+) -> int:
+    """Say which hyperparameters matter, how validation ranks against test,
+    and which learning rates converge.
+    """
+    from tuner.report.terminal.explanations import print_explanations
+    from tuner.verdict.compare.studies import read_studies
+    from tuner.verdict.explain import explain_study
+
+    found = [
+        explain_study(each, epochs=epochs)
+        for each in read_studies(studies, task=task, storage=storage_url(storage))
+    ]
+    if json:
+        print_json({"studies": [each.as_dict() for each in found]})
+    else:
+        print_explanations(found)
+    return 0

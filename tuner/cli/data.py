@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +10,17 @@ import typer
 
 from tuner.cli.command import argument, command, option
 from tuner.cli.init import as_options
-from tuner.cli.options import DataDir, Json, data_folder, note, print_json, say
-from tuner.cli.replace import Force, check_free, is_figure
+from tuner.cli.options import DataDir, Json, data_folder
+from tuner.cli.output import note, print_json, say
 from tuner.config import Objective
-from tuner.errors import TunerError, unknown_name
+from tuner.errors import unknown_name
+from tuner.files.plain import in_json
 from tuner.trial.uncollected import nothing_collected
 
 if TYPE_CHECKING:
     from tuner.data.prepare import DataFacts
     from tuner.data.proposal.file_layout import Guess
+    from tuner.data.series import Series
     from tuner.data.task import Task
     from tuner.training.one_step import Pace
 
@@ -35,10 +36,6 @@ TINY = 0.005
 @command
 def check(
     file: str = argument("FILE|TASK", "A CSV or Parquet file, a task file, demo or etth."),
-    plot: Path | None = option(
-        "FILE", "Draw the targets over time: .html; .png, .svg or .pdf (these need a Chromium)."
-    ),
-    force: Force = False,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> int:
@@ -49,9 +46,6 @@ def check(
     """
     from tuner.data.prepare import facts_of
 
-    failure = None if plot is None else _cannot_draw(plot, force=force)
-    if failure is not None:
-        note(f"{failure}; the check goes on without a picture")
     task, guesses = _task(file)
     with as_options(file) if _is_data(file) else nullcontext():
         facts = facts_of(task, data_dir=data_folder(data_dir))
@@ -63,30 +57,7 @@ def check(
             say(line)
         for guess in guesses:
             note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
-    if plot is not None and failure is None:
-        try:
-            _draw(facts, plot)
-        except TunerError as error:  # said here: with --json the one document is printed
-            failure = error
-            note(f"error: {error}")
-    return 0 if failure is None else failure.exit_code
-
-
-def _cannot_draw(plot: Path, *, force: bool) -> TunerError | None:
-    """Why no picture can be drawn here, which takes nothing from the check.
-
-    Raises:
-        UsageError: a name that says no kind of figure, or that is taken.
-    """
-    from tuner.report.figures.save import check_drawing, check_kind
-
-    check_kind(plot)
-    check_free(plot, is_figure, force=force)
-    try:
-        check_drawing(plot)
-    except TunerError as error:
-        return error
-    return None
+    return 0
 
 
 def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:
@@ -133,49 +104,18 @@ def _pace(facts: DataFacts) -> Pace:
     )
 
 
-def _draw(facts: DataFacts, path: Path) -> None:
-    import numpy as np
-
-    from tuner.data.prepare import pieces_of, runs_of
-    from tuner.report.figures.save import SIZE, save
-    from tuner.report.figures.targets import Panel, height_of, targets_figure
-
-    task = facts.prepared.task
-    panels = []
-    ends = {piece.rows.name: piece.ends for piece in pieces_of(task, facts.raw, task.name)}
-    shown = len(facts.raw) if runs_of(task) is None else MOST_SERIES  # of hundreds of files some
-    for one, about in zip(facts.raw[:shown], facts.series[:shown], strict=True):
-        dates = one.timestamps if one.clock is None else one.clock
-        times = np.arange(len(one.values)) if about.first is None else dates
-        for position, column in enumerate(task.target_columns):
-            panels.append(
-                Panel(
-                    title=column if len(facts.raw) == 1 else f"{one.name}: {column}",
-                    times=times,
-                    values=one.values[:, position],
-                    ends=ends[one.name],
-                )
-            )
-    save(
-        targets_figure(panels, title=task.name), path, width=SIZE[0], height=height_of(len(panels))
-    )
-    note(f"wrote {path}")
-
-
 def _lines(facts: DataFacts, pace: Pace) -> list[str]:
     from tuner.data.prepare import runs_of
 
     task, series = facts.prepared.task, facts.series
-    filled_rows, filled_cells = (
-        sum(each.filled_rows for each in series),
-        sum(each.filled_cells for each in series),
-    )
+    filled_rows = sum(each.filled_rows for each in series)
+    filled_cells = sum(each.filled_cells for each in series)
     what = "series" if runs_of(task) is None else "files"
     counted_as = _plural(series) if what == "series" else f"{len(series):,} files, one series"
     lines = [f"{task.name}: {facts.rows:,} rows, frequency {task.frequency}, {counted_as}"]
     for each in series[:MOST_SERIES]:
-        span = "not dated" if each.first is None else f"{_day(each.first)} to {_day(each.last)}"
-        lines.append(f"  {each.name}: {each.rows:,} rows, {span}")
+        span = " to ".join(_span(facts, each)) or "not dated"
+        lines.append(f"  {each.name}: {len(each.values):,} rows, {span}")
     if len(series) > MOST_SERIES:
         lines.append(f"  and {len(series) - MOST_SERIES:,} more {what}")
     gaps = getattr(task.source, "gaps", "refuse")
@@ -226,9 +166,14 @@ def _plural(series: tuple[Any, ...]) -> str:
     return "1 series" if len(series) == 1 else f"{len(series):,} series"
 
 
-def _day(time: Any) -> str | None:
-    if time is None:
-        return None
+def _span(facts: DataFacts, one: Series) -> tuple[str, ...]:
+    """The first and the last time of a series; nothing where nobody dated its rows."""
+    from tuner.data.prepare import clock_of
+
+    return tuple(map(_day, clock_of(one)[[0, -1]])) if facts.dated else ()
+
+
+def _day(time: Any) -> str:
     return str(time.astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
 
 
@@ -236,25 +181,27 @@ def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[
     task = facts.prepared.task
     return {
         "task": task.name,
-        "data_hash": facts.prepared.data_hash,
-        "rows": facts.rows,
+        **in_json(facts, data_hash="prepared.data_hash", rows="rows"),
         "frequency": task.frequency,
-        "series": [
-            asdict(each) | {"first": _day(each.first), "last": _day(each.last)}
-            for each in facts.series
-        ],
-        "windows": facts.windows,
-        "constant": list(facts.constant),
-        "shares": facts.shares,
+        "series": [_of_series(facts, each) for each in facts.series],
+        **in_json(facts, "windows", "constant", "shares"),
         "epoch": {
             "variant": "original",
-            "about_s": pace.seconds,
-            "steps": pace.steps,
-            "measured_steps": pace.measured,
-            "device": pace.device,
+            **in_json(pace, "steps", "device", about_s="seconds", measured_steps="measured"),
             "disturbed": pace.disturbed or None,
         },
-        "guesses": [{"key": each.key, "value": each.value, "why": each.why} for each in guesses],
+        "guesses": [in_json(each, "key", "value", "why") for each in guesses],
+    }
+
+
+def _of_series(facts: DataFacts, one: Series) -> dict[str, Any]:
+    first, last = _span(facts, one) or (None, None)
+    return {
+        "name": one.name,
+        "rows": len(one.values),
+        "first": first,
+        "last": last,
+        **in_json(one, "filled_rows", "filled_cells"),
     }
 
 

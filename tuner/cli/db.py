@@ -7,7 +7,8 @@ from pathlib import Path
 import typer
 
 from tuner.cli.command import argument, command, switch
-from tuner.cli.options import Json, Storage, print_json, say, storage_url
+from tuner.cli.options import Json, Storage, storage_address
+from tuner.cli.output import print_json, say
 
 app = typer.Typer(help="Make the database ready, look it over, back it up.", no_args_is_help=True)
 
@@ -17,9 +18,8 @@ def init(storage: Storage = None) -> int:
     """Create the tables. A launch does it too, but then its role must be allowed to."""
     from tuner.storage.database import initialise
     from tuner.storage.schema import SCHEMA_VERSION
-    from tuner.storage.url import absolute, parse_url
 
-    address = absolute(parse_url(storage_url(storage)))
+    address = storage_address(storage)
     made = initialise(address)
     say(f"{address} {'is ready' if made else 'was ready already'}: version {SCHEMA_VERSION}")
     return 0
@@ -42,9 +42,8 @@ def check(
     programs stay as they are.
     """
     from tuner.storage.check import check_database
-    from tuner.storage.url import absolute, parse_url
 
-    address = absolute(parse_url(storage_url(storage)))
+    address = storage_address(storage)
     done: tuple[str, ...] = ()
     if repair:
         from tuner.study.repair import repair as repair_database
@@ -88,9 +87,8 @@ def backup(
     pg_dump writes for pg_restore.
     """
     from tuner.storage.backup import back_up
-    from tuner.storage.url import absolute, parse_url
 
-    address = absolute(parse_url(storage_url(storage)))
+    address = storage_address(storage)
     back_up(address, file, overwrite=force)
     size = file.stat().st_size
     say(f"{file} holds {address} as it was when this began ({size / 1e6:.1f} MB)")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.cli.options import note
+from tuner.cli.options import Cpu, DataDir, OneGpu
+from tuner.cli.output import note
 from tuner.errors import UsageError
 from tuner.files.home import guard_compiler_cache
 
@@ -19,6 +22,15 @@ if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
     from tuner.devices.assignment import GpuAssignment
     from tuner.devices.lock import Holder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneDeviceOptions:
+    """The options of a command that trains on one device, in its own process."""
+
+    data_dir: DataDir = None
+    gpu: OneGpu = None
+    cpu: Cpu = False
 
 
 def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
@@ -86,7 +98,7 @@ def _free_cores(cores: str, available: Sequence[int], patience_s: float) -> tupl
             f"--cores: {cores!r}: expected free:N, N from 1 to the {len(available)} cores here"
         )
     assign = functools.partial(assign_free_cores, int(count), available)
-    return once_free(assign, patience_s=patience_s).cores.cores
+    return tuple(once_free(assign, patience_s=patience_s))
 
 
 def own_gpu(gpu: Gpu) -> Gpu:
@@ -126,10 +138,11 @@ def assignment_at(
     return assign_beside(picked) if kept is None else kept_assignment(picked, kept)
 
 
-def waiting_for(label: str) -> Callable[[Holder | None], None]:
-    """Says on the terminal for whom a command waits that wants the device."""
+def alone_on(device: Gpu | CpuCores) -> AbstractContextManager[bool]:
+    """The device for this process alone; says on the terminal for whom it waits meanwhile."""
+    from tuner.devices import exclusive
 
     def waiting(holder: Holder | None) -> None:
-        note(f"waiting for {label}: {holder or 'something else is being timed there'}")
+        note(f"waiting for {device.label}: {holder or 'something else is being timed there'}")
 
-    return waiting
+    return exclusive(device.lock_names, waiting=waiting)

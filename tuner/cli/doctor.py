@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import DataDir, Json, Storage, data_folder, print_json, storage_url
+from tuner.cli.options import DataDir, Json, Storage, data_folder, storage_url
+from tuner.cli.output import print_json
 
 Engine = Annotated[
     str | None,

@@ -8,24 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from tuner.cli.command import Only, option, switch, takes
-from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Json,
-    OneGpu,
-    Storage,
-    TaskName,
-    data_folder,
-    is_named,
-    note,
-    print_json,
-    storage_url,
-)
+from tuner.cli.device import OneDeviceOptions, alone_on, chosen_device
+from tuner.cli.options import Json, Storage, TaskName, data_folder, is_named, storage_address
+from tuner.cli.output import note, print_json
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.settings import above_zero, duration_s
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.study_settings import StudySettings
+from tuner.spec.policy import SearchPolicy, StudySettings
+from tuner.version import installed
 
 if TYPE_CHECKING:
     from tuner.data.task import Task
@@ -49,12 +38,11 @@ def known_or_measured(
     """
     from tuner.devices import Watch
     from tuner.estimate.cost_model import to_measure
-    from tuner.estimate.foretold import installed_torch
     from tuner.estimate.measuring_process import EVERY_SIZE, measured_costs
     from tuner.estimate.size_costs import keep, kept, key_of_search
 
     definition = process.subject.definition
-    key = key_of_search(definition, process.subject.device.model, installed_torch())
+    key = key_of_search(definition, process.subject.device.model, installed("torch") or "")
     wanted = to_measure(definition.space, definition.defaults, most=EVERY_SIZE)
     before = None if again else kept(key)
     if before is not None and len(before.sizes) >= len(wanted):
@@ -94,13 +82,12 @@ def ended_before(
     """
     from tuner.errors import EmptyDatabaseError, UsageError
     from tuner.storage.database import open_database
-    from tuner.storage.url import absolute, parse_url
-    from tuner.study.group import members_of, memberships
+    from tuner.study.snapshot import members_of, memberships
 
     nothing: list[list[Ended]] = [[] for _ in range(searches)]
     if not is_named(storage):
         return nothing
-    address = absolute(parse_url(storage_url(storage)))
+    address = storage_address(storage)
     if address.is_sqlite and not address.sqlite_path.exists():
         if storage is None:  # of the environment: it is made by the first launch
             return nothing
@@ -135,12 +122,11 @@ TRIALS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateOptions:
+class EstimateOptions(OneDeviceOptions):
     """The options of `tuner estimate`."""
 
     variant: str = option("NAME", "The variant, or study file (.toml), to estimate.", default=...)
     task: TaskName = "etth"
-    data_dir: DataDir = None
     trials: int | None = option(
         "N",
         "Trials of the search (50; of a retune's 320, or 200 where none is repeated).",
@@ -156,7 +142,6 @@ class EstimateOptions:
     budget: str | None = option(
         "20m", "With --retune: device time for all searches and re-evaluation."
     )
-    ablate: bool = switch("With --retune: its ablation, too.")
     price_per_gpu_hour: str | None = option("PRICE", "Of a device, in any currency.")
     measure: str = option("60s", "No size is begun to be measured after so long.", default="60s")
     largest_batch: bool = option(
@@ -166,8 +151,6 @@ class EstimateOptions:
         named="--largest-batch/--no-largest-batch",
     )
     again: bool = switch("Measure also what was measured before.")
-    gpu: OneGpu = None
-    cpu: Cpu = False
     policy: Annotated[SearchPolicy, Only(("sampler", "prune"))] = field(
         default_factory=SearchPolicy
     )
@@ -199,15 +182,9 @@ def estimate(options: EstimateOptions) -> int:
 def _estimate(options: EstimateOptions) -> Estimate:
     from tuner.errors import UsageError
     from tuner.estimate.whole_estimate import Estimate, stages_of
-    from tuner.spec.retune import SEARCHES
-    from tuner.verdict.ablation import SEEDS as ABLATION_SEEDS
+    from tuner.spec.policy import SEARCHES
 
-    flags = (
-        ("--against", options.against),
-        ("--budget", options.budget),
-        ("--ablate", options.ablate or None),
-    )
-    for flag, given in flags:
+    for flag, given in (("--against", options.against), ("--budget", options.budget)):
         if given is not None and not options.retune:
             raise UsageError(f"{flag} belongs to a retune: add --retune, or leave it out")
     price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
@@ -225,12 +202,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
     each = [search for one in variants for search in one.searches]
     stages = None
     if options.retune:
-        stages = stages_of(
-            each,
-            sampler=options.policy.sampler,
-            ablated_seeds=ABLATION_SEEDS if options.ablate else None,
-            budget_s=budget_s,
-        )
+        stages = stages_of(each, sampler=options.policy.sampler, budget_s=budget_s)
     return Estimate(
         device_model=device.model,
         devices=options.gpus,
@@ -268,8 +240,7 @@ def _of_variant(
     ends: tuple[int, float | None],
     searches: int,
 ) -> VariantEstimate:
-    from tuner.devices import CpuCores, exclusive
-    from tuner.devices.host import free_memory_bytes
+    from tuner.devices import Gpu
     from tuner.errors import TunerError
     from tuner.estimate.cost_model import size_of
     from tuner.estimate.foretold import search_foretold
@@ -277,20 +248,17 @@ def _of_variant(
     from tuner.estimate.whole_estimate import VariantEstimate, rows_of
 
     before = ended_before(options.storage, definition, searches)  # first: measuring takes a minute
-    most_bytes = free_memory_bytes() if isinstance(device, CpuCores) else None
     subject = Subject(
         definition=definition,
         task=task,
         data_dir=data_folder(options.data_dir),
         device=device,
-        most_bytes=most_bytes,
     )
-    with (
-        exclusive(device.lock_names, waiting=waiting_for(device.label)),
-        MeasuringProcess(subject) as process,
-    ):
+    # On a CPU it would be as large as what others of the host leave just now.
+    wanted = options.largest_batch and isinstance(device, Gpu)
+    with alone_on(device), MeasuringProcess(subject) as process:
         costs, doubts = known_or_measured(process, seconds, again=options.again)
-        largest = largest_batches(process, costs.windows) if options.largest_batch else {}
+        largest = largest_batches(process, costs.windows) if wanted else {}
     trials, within_s = ends
     foretold: list[SearchForetold] = []
     for ended in before:
@@ -321,7 +289,7 @@ def _ends(options: EstimateOptions, budget_s: float | None) -> tuple[int, float 
     """After how many trials a search ends, and after how many seconds on devices."""
     from tuner.launch.retune_agreement import ends_of_search
     from tuner.search.methods import method_of
-    from tuner.spec.retune import SEARCHES
+    from tuner.spec.policy import SEARCHES
 
     if not options.retune:
         return options.trials or TRIALS, None

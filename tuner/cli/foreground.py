@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from tuner.cli import options
+from tuner.cli import output
+from tuner.cli.sigterm import PASSED_ON_S
 from tuner.errors import INTERRUPTED, TERMINATED
 from tuner.launch import Outcome, StopRequests
 from tuner.report.terminal.live import Live
@@ -17,8 +18,6 @@ from tuner.study.open import OpenStudy
 
 EXIT_CODES = {Outcome.INTERRUPTED: INTERRUPTED, Outcome.TERMINATED: TERMINATED}
 """Other ends are good ones."""
-PASSED_ON_S = 10.0
-"""So late a busy node may pass on the signal that ends a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Foreground:
     stop: StopRequests = field(default_factory=StopRequests)
 
     def note(self, line: str) -> None:
-        options.note(line)
+        output.note(line)
 
     @contextmanager
     def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:

@@ -14,20 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from tuner.cli.command import argument, command, option, switch, takes
-from tuner.cli.options import (
-    DataDir,
-    Json,
-    TaskName,
-    data_folder,
-    note,
-    print_json,
-    printed_to_stderr,
-    say,
-)
-from tuner.config import MANY, shapes_seen
+from tuner.cli.options import DataDir, Json, TaskName, data_folder
+from tuner.cli.output import note, print_json, printed_to_stderr, say
+from tuner.config import MANY, library_class, shapes_seen
 from tuner.display.text import command_line
 from tuner.errors import InterruptionError, TunerError, UsageError
-from tuner.models.names import library_class
+from tuner.files.plain import in_json
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData
@@ -241,7 +233,7 @@ def _write_task(path: Path, text: str) -> PreparedData:
 
 
 def _in_words(proposal: Proposal, prepared: PreparedData) -> str:
-    windows = ", ".join(f"{count:,} {name}" for name, count in _windows(prepared).items())
+    windows = ", ".join(f"{count:,} {name}" for name, count in windows_of(prepared).items())
     series = f"{proposal.series:,} series, " if proposal.series > 1 else ""
     targets = len(proposal.targets)
     return (
@@ -251,7 +243,8 @@ def _in_words(proposal: Proposal, prepared: PreparedData) -> str:
     )
 
 
-def _windows(prepared: PreparedData) -> dict[str, int]:
+def windows_of(prepared: PreparedData) -> dict[str, int]:
+    """How many each split has."""
     from tuner.data.prepare import SPLITS
 
     return {name: len(getattr(prepared, name).starts) for name in SPLITS}
@@ -262,21 +255,13 @@ def _document(
 ) -> dict[str, Any]:
     return {
         "file": str(path),
-        "name": proposal.name,
-        "source": dict(proposal.source),
-        "targets": list(proposal.targets),
-        "left_out": list(proposal.left_out),
-        "frequency": proposal.frequency,
-        "input_size": proposal.sizes.input_size,
-        "horizon": proposal.sizes.horizon,
-        "calendar": list(proposal.calendar),
-        "rows": proposal.rows,
+        **in_json(proposal, "name", "source", "targets", "left_out", "frequency"),
+        **in_json(proposal.sizes, "input_size", "horizon"),
+        **in_json(proposal, "calendar", "rows"),
         "series": list(prepared.series),
-        "windows": _windows(prepared),
+        "windows": windows_of(prepared),
         "filled": {"rows": sum(prepared.filled_rows), "cells": sum(prepared.filled_cells)},
-        "guesses": [
-            {"key": each.key, "value": each.value, "why": each.why} for each in proposal.guesses
-        ],
+        "guesses": [in_json(each, "key", "value", "why") for each in proposal.guesses],
         "next": list(commands),
     }
 
@@ -308,28 +293,18 @@ def variant(
         tried_on: tuple[str, ...] = ("--task", task)
         if data_dir is not None:
             tried_on += ("--data-dir", str(data_dir))
-        proposed = _proposed(model, output, tried_on, force=force)
-        path = proposed.path
-        tried = None if proposed.to_fill else task
-        file = _write_study(path, proposed.text, tried, data_folder(data_dir))
-    searched = list(tomllib.loads(proposed.text)["space"])
+        path, text, said = _proposed(model, output, tried_on, force=force)
+        tried = None if said["to_fill"] else task
+        file = _write_study(path, text, tried, data_folder(data_dir))
+    searched = list(tomllib.loads(text)["space"])
     if json:
-        print_json(
-            {
-                "file": str(path),
-                "name": file.name,
-                "model": proposed.model,
-                "searched": searched,
-                "left": list(proposed.left),
-                "to_fill": list(proposed.to_fill),
-                "next": list(next_commands(path, tried_on)),
-            }
-        )
+        wrote = {"file": str(path), "name": file.name, "searched": searched, **said}
+        print_json(wrote | {"next": list(next_commands(path, tried_on))})
         return 0
     say(f"wrote {path}; it searches over {', '.join(searched)}")
-    if proposed.to_fill:
+    if said["to_fill"]:
         note(
-            f"{path}: fill in {', '.join(proposed.to_fill)} under [model_settings] first; the "
+            f"{path}: fill in {', '.join(said['to_fill'])} under [model_settings] first; the "
             "network was not tried"
         )
     say("next:")
@@ -338,44 +313,25 @@ def variant(
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Proposed:
-    """What is to be written."""
-
-    path: Path
-    text: str
-    model: str
-    left: tuple[str, ...] = ()
-    to_fill: tuple[str, ...] = ()
-
-
 def _proposed(
     model: str, output: Path | None, tried_on: Sequence[str], *, force: bool
-) -> _Proposed:
-    from tuner.spec.study_text import study_text, variant_name
+) -> tuple[Path, str, dict[str, Any]]:
+    """Where the file goes, its text, and what is said of it."""
+    from tuner.models.constructor import constructor_of
+    from tuner.spec.study_text import library_text, propose, study_text, variant_name
 
-    of_library = library_class(model)
-    if of_library is not None:
-        from tuner.spec.study_text import library_text
-
+    if (of_library := library_class(model)) is not None:
         path = output or Path(f"{variant_name(of_library)}.toml")
         check_place(path, kind="study", force=force)
-        return _Proposed(path=path, text=library_text(of_library, path, tried_on), model=model)
-    from tuner.models.constructor import constructor_of
-    from tuner.spec.study_text import propose
-
+        text = library_text(of_library, path, tried_on)
+        return path, text, {"model": model, "left": [], "to_fill": []}
     constructor = constructor_of(model)
     path = output or Path(f"{variant_name(constructor.class_name)}.toml")
     check_place(path, kind="study", force=force)
-    proposal = propose(constructor)
-    beside = _from(path, model)
-    return _Proposed(
-        path=path,
-        text=study_text(constructor, proposal, beside, path, tried_on),
-        model=beside,
-        left=tuple(each.name for each in proposal.left),
-        to_fill=proposal.to_fill,
-    )
+    proposal, beside = propose(constructor), _from(path, model)
+    text = study_text(constructor, proposal, beside, path, tried_on)
+    left = [each.name for each in proposal.left]
+    return path, text, {"model": beside, "left": left, "to_fill": list(proposal.to_fill)}
 
 
 def _from(path: Path, model: str) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tuner.cli.asked import SearchOptions
 from tuner.cli.command import option, switch, takes
-from tuner.cli.options import Study, as_typed, opened_database, print_json, say_told
+from tuner.cli.options import SearchOptions, Study, as_typed, opened_database
+from tuner.cli.output import print_json, say_told
 from tuner.config import MANY, MOST_SEARCHES
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.study_settings import StudySettings
+from tuner.spec.policy import SearchPolicy, StudySettings
 
 if TYPE_CHECKING:
-    from tuner.launch import LaunchOutcome, LaunchRequest
+    from tuner.launch import LaunchOutcome
 
 
 # The options of `tuner launch`.
@@ -54,11 +53,11 @@ def launch(options: LaunchOptions) -> int:
     launches keep earlier settings unless you change them. Brackets show the default of a new study.
     'none' lifts a limit.
     """
-    request = _request(options)
     from tuner.cli.foreground import EXIT_CODES, Foreground
-    from tuner.launch import run
+    from tuner.launch import LaunchRequest, run
     from tuner.report.terminal.live import live_view
 
+    request = options.request(LaunchRequest, variants=options.variant)
     foreground = Foreground(live_view)
     outcome = run(request, progress=foreground, stop=foreground.stop)
     if outcome.printed:
@@ -68,24 +67,9 @@ def launch(options: LaunchOptions) -> int:
     return EXIT_CODES.get(outcome.ended, 0)
 
 
-def _request(options: LaunchOptions) -> LaunchRequest:
-    from tuner.launch import LaunchRequest
-
-    return LaunchRequest(
-        variants=options.variant,
-        study=options.study,
-        trials=options.trials,
-        searches=options.searches,
-        settings=options.settings,
-        policy=options.policy,
-        warm_start=options.warm_start,
-        **options.common(),
-    )
-
-
 def _report(outcome: LaunchOutcome, options: LaunchOptions, storage: str) -> None:
     from tuner.launch import Outcome
-    from tuner.launch.outcome import refuse_nothing_but_failures
+    from tuner.launch.request import refuse_nothing_but_failures
     from tuner.report.study_status import groups_of, status_of
     from tuner.report.terminal.tables import print_summary
     from tuner.study.open import open_study

@@ -5,11 +5,9 @@ does not.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +24,7 @@ from tuner.storage.database import open_database
 from tuner.storage.sqlite import cautions, lies_on_network
 from tuner.storage.url import absolute, parse_url
 from tuner.trial.ahead.compile_order import cache_folder
-from tuner.version import __version__
+from tuner.version import __version__, installed
 
 PACKAGES = (
     "torch",
@@ -64,19 +62,11 @@ def examine(*, storage: str, data_dir: Path | None, environment: Mapping[str, st
 
 
 def _packages() -> Check:
-    found, missing = [], []
-    for package in PACKAGES:
-        try:
-            found.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            missing.append(package)
-    if missing:
-        return Check(
-            "packages",
-            "error",
-            f"missing: {', '.join(missing)}; install them with: pip install tuner",
-        )
-    return Check("packages", "ok", ", ".join(found))
+    found = {package: installed(package) for package in PACKAGES}
+    if missing := [package for package, there in found.items() if there is None]:
+        remedy = "install them with: pip install tuner"
+        return Check("packages", "error", f"missing: {', '.join(missing)}; {remedy}")
+    return Check("packages", "ok", ", ".join(f"{name} {there}" for name, there in found.items()))
 
 
 def _gpus(gpus: Sequence[Gpu]) -> Check:
@@ -178,9 +168,9 @@ def examine_ray(on: str, *, storage: str) -> list[Check]:
     ]
 
 
-def tuner_there() -> tuple[str, str]:
-    """The node's name, and the version of tuner on it. Runs there."""
-    return platform.node(), __version__
+def tuner_there() -> str:
+    """The version of tuner on a node. Runs there."""
+    return __version__
 
 
 def _token() -> Check:
@@ -201,7 +191,7 @@ def _node(ray: Any, node: dict[str, Any]) -> Check:
     there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
     task = ray.remote(tuner_there).options(num_cpus=0, scheduling_strategy=there)
     try:
-        _, version = ray.get(task.remote(), timeout=ANSWER_S)
+        version = ray.get(task.remote(), timeout=ANSWER_S)
     except Exception as error:  # noqa: BLE001 - whatever the node answers is what is wrong there
         why = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         return Check(name, "error", f"tuner does not run there: {why[-1].strip()}")

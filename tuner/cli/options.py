@@ -5,24 +5,28 @@ flag, then environment, then default.
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tuner.display.text import shown
+from tuner.cli.command import option, switch
+from tuner.cli.output import note
+from tuner.config import MANY
 from tuner.errors import UsageError
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
+from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from tuner.storage.database import Database
+    from tuner.storage.url import DatabaseUrl
 
+Asked = TypeVar("Asked")
 
 Storage = Annotated[
     str | None,
@@ -92,6 +96,17 @@ def storage_url(flag: str | None) -> str:
     return set_to
 
 
+def storage_address(flag: str | None) -> DatabaseUrl:
+    """The same as an address, wherever this process goes.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from tuner.storage.url import absolute, parse_url
+
+    return absolute(parse_url(storage_url(flag)))
+
+
 @contextmanager
 def opened_database(url: str, *, create: bool = False) -> Iterator[Database]:
     """The database at an address that `storage_url` gave, as long as the context lasts."""
@@ -128,63 +143,69 @@ def data_folder(flag: Path | None) -> Path | None:
     return Path(os.environ[DATA_VARIABLE]) if os.environ.get(DATA_VARIABLE) else None
 
 
-def note(message: str) -> None:
-    """A line to the person at the terminal, never to stdout."""
-    print(f"tuner: {shown(message)}", file=sys.stderr)  # noqa: T201 - this is the command line
+# The options of commands that start work: where it runs, on which data, for how long.
 
 
-# What goes to stdout, one JSON document or lines for a person.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOptions:
+    """The options of a command that starts workers."""
+
+    task: TaskName = "etth"
+    data_dir: DataDir = None
+    gpus: str | None = option("0,1|all", "GPUs, one worker each; with --on: how many, or all.")
+    cpu: Cpu = False
+    workers: int | None = option(
+        "N", "CPU workers, sharing out the cores (up to 4); with --on: so many.", min=1
+    )
+    on: str | None = option(
+        "ENGINE", "Who places the workers on other machines: ray, ray://HOST:PORT, slurm or k8s."
+    )
+    placement: str | None = option(
+        "KEY=VALUE,...|FILE",
+        "What the engine is told beside (partition=gpu,time=2:00:00), or a TOML file with its "
+        "table.",
+    )
+    timeout: Timeout = None
+    trust: Trust = False
+    storage: Storage = None
+    json: Json = False
+
+    def request(self, kind: type[Asked], **own: Any) -> Asked:
+        """These options as a request of this `kind`, whose fields are called as they are; `own` are
+        those of another name or form.
+        """
+        from tuner.launch import DeviceChoice
+
+        own |= {
+            "data_dir": data_folder(self.data_dir),
+            "devices": DeviceChoice(**self._named_as(DeviceChoice)),
+            "timeout_s": duration_s(self.timeout, "--timeout"),
+            "storage": storage_url(self.storage),
+        }
+        return kind(**self._named_as(kind) | own)
+
+    def _named_as(self, kind: type[Any]) -> dict[str, Any]:
+        """What these options say of the fields of `kind`, by name."""
+        names = [each.name for each in fields(kind)]
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
 
-def print_json(document: Any) -> None:
-    """One JSON document on stdout. What is no finite number (the loss of a diverging trial) has no
-    JSON: it is null.
-    """
-    print(json.dumps(_finite(document), indent=2, allow_nan=False))  # noqa: T201
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions(WorkOptions):
+    """The options of a command that starts searches."""
 
+    draw: int | None = option(
+        "N",
+        "Of all seeds, of searches, trainings and confirmations: another N asks the same question "
+        "again (1).",
+        min=1,
+        max=MANY,
+    )
+    no_estimate: bool = switch("Measure nothing before the work to foretell it.")
+    hang_limit: HangLimit = None
 
-def say(line: str) -> None:
-    """A line on stdout, whatever names are in it."""
-    typer.echo(shown(line))
-
-
-def say_told(told: str | Mapping[str, str], *, json: bool) -> None:
-    """What an engine would be told: a script as it is, or a line for each value."""
-    if json:
-        print_json({"script": told} if isinstance(told, str) else told)
-    elif isinstance(told, str):
-        typer.echo(told, nl=False)
-    else:
-        for name, value in told.items():
-            say(f"{name}: {value}")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-# What code of the user's prints is not part of a JSON document.
-
-
-STDOUT, STDERR = 1, 2
-
-
-@contextlib.contextmanager
-def printed_to_stderr(*, wanted: bool) -> Iterator[None]:
-    """In here all that is printed goes to stderr, also by a library in C or by a program that is
-    started.
-    """
-    if not wanted:
-        yield
-        return
-    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # one of them may be closed
-            kept = os.dup(STDOUT)
-            stack.callback(os.close, kept)
-            os.dup2(STDERR, STDOUT)
-            stack.callback(os.dup2, kept, STDOUT)
-        yield
+    def request(self, kind: type[Asked], **own: Any) -> Asked:
+        """As of `WorkOptions`."""
+        hang_limit_s = duration_s(self.hang_limit, "--hang-limit")
+        estimate = not self.no_estimate
+        return WorkOptions.request(self, kind, estimate=estimate, hang_limit_s=hang_limit_s, **own)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.cli.command import argument, command, option
-from tuner.cli.options import Storage, note, storage_url
-from tuner.cli.predict import check_data, draw_fans, read_rows
+from tuner.cli.options import Storage, storage_url
+from tuner.cli.output import note
 from tuner.cli.replace import Force, check_free, is_figure
-from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,8 +31,6 @@ class Kind(StrEnum):
     IMPORTANCES = "importances"
     TRADE = "trade"
     THROUGHPUT = "throughput"
-    TIMELINE = "timeline"
-    FORECAST = "forecast"
 
 
 KINDS = ", ".join(Kind)
@@ -48,78 +45,36 @@ def plot(
     study: str | None = option(
         "NAME|FILE[,...]", "Studies, or files of exported ones (default: all of the database)."
     ),
-    model: Path | None = option("MODEL.safetensors", "Of a forecast: what 'tuner train' wrote."),
-    data: Path | None = option("DATA", "Of a forecast: as 'tuner predict' takes it."),
     title: str = option("TEXT", "A line above the figure.", default=""),
-    width: int | None = option(
-        "N", "Pixels (900; of a forecast by its panels).", min=200, max=10_000
-    ),
-    height: int | None = option(
-        "N", "Pixels (540; of a forecast by its panels).", min=150, max=10_000
-    ),
+    width: int = option("N", "Pixels.", default=900, min=200, max=10_000),
+    height: int = option("N", "Pixels.", default=540, min=150, max=10_000),
     storage: Storage = None,
     force: Force = False,
 ) -> int:
-    """Draw a figure of one study or several into a file; or of what a trained model forecasts."""
+    """Draw a figure of one study or several into a file."""
     from tuner.report.figures.draw import draw
-    from tuner.report.figures.save import SIZE, check_kind, save
+    from tuner.report.figures.save import check_kind, save
 
     check_kind(output)
     check_free(output, is_figure, force=force)
-    if kind is Kind.FORECAST or model is not None or data is not None:
-        if kind is not Kind.FORECAST:
-            raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
-        if study is not None or storage is not None:
-            raise UsageError("a forecast is of a model and data: leave --study and --storage out")
-        _forecast(model, data, output, title, (width, height))
-        return 0
     names = [name.strip() for name in study.split(",")] if study is not None else None
-    address = storage_url(storage)
-    if kind is Kind.IMPORTANCES:
-        figure = _importances(names, address, title)
-    else:
-        with _studies(names, address) as studies:
+    with _studies(names, storage_url(storage)) as studies:
+        if kind is Kind.IMPORTANCES:
+            figure = _importances(studies, title)
+        else:
             figure = draw(kind.value, studies, title=title)
-    save(figure, output, width=width or SIZE[0], height=height or SIZE[1])
+    save(figure, output, width=width, height=height)
     note(f"wrote {output}")
     return 0
 
 
-def _forecast(
-    model: Path | None,
-    data: Path | None,
-    output: Path,
-    title: str,
-    size: tuple[int | None, int | None],
-) -> None:
-    """Fan charts; 'tuner predict' says more of the same forecast."""
-    if model is None or data is None:
-        raise UsageError("'tuner plot forecast' takes --model MODEL.safetensors and --data DATA")
-    check_data(data)
-    from tuner.report.figures.save import check_drawing
-
-    check_drawing(output)
-    from tuner.export.saved_model import load_model
-
-    saved = load_model(model)
-    frame = read_rows(data, saved.task)
-    draw_fans(saved, frame, saved.predict(frame), output, title=title, size=size)
-    note(f"wrote {output}")
-
-
-def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure:
+def _importances(studies: Sequence[StudySnapshot], title: str) -> go.Figure:
     """Each hyperparameter's share in each objective,
     of every study: what `tuner explain` says in figures.
     """
-    from tuner.api import study_names
     from tuner.report.figures.draw import importances_figure
-    from tuner.study.snapshot import STUDY, says_which
-    from tuner.verdict.compare.studies import read_studies
     from tuner.verdict.explain import explain_study
 
-    wanted = study_names(storage=storage) if names is None else names
-    known = [name if names is not None and says_which(name) else STUDY + name for name in wanted]
-    studies = read_studies(known, task="", storage=storage)
     shares = {
         f"{study.name}: {objective}" if len(studies) > 1 else objective: share
         for study in studies

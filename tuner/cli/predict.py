@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tuner.cli.command import argument, option, switch, takes
-from tuner.cli.options import Json, note, print_json, printed_to_stderr
-from tuner.cli.replace import Force, check_free, check_placeable, is_figure, is_forecast
+from tuner.cli.options import Json
+from tuner.cli.output import note, print_json, printed_to_stderr
+from tuner.cli.replace import Force, check_files, is_figure, is_forecast
 from tuner.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -21,62 +21,7 @@ if TYPE_CHECKING:
     from tuner.export.saved_model import SavedModel
 
 
-# What `tuner predict` and `tuner plot forecast` have in common: the rows, and the figure.
-
-
 TASK_FILE = ".toml"
-
-
-def check_data(data: Path) -> None:
-    """Refuse a name that is neither a table's nor a task file's.
-
-    Raises:
-        UsageError: it ends otherwise.
-        TunerError: what reads it is not installed.
-    """
-    from tuner.data.recent_rows import check_frame_kind
-
-    if data.suffix != TASK_FILE:
-        check_frame_kind(data)
-
-
-def read_rows(data: Path, task: Task, *, separator: str = ",", decimal: str = ".") -> pd.DataFrame:
-    """The rows of a table, or of a task's own file.
-
-    Raises:
-        UsageError: no such file.
-        DataError: it cannot be read as what its name says.
-    """
-    from tuner.data.recent_rows import id_column, read_frame, rows_of_task, time_column
-
-    if data.suffix == TASK_FILE:
-        return rows_of_task(data)
-    texts = [time_column(task), id_column(task)]
-    return read_frame(data, texts=texts, separator=separator, decimal=decimal)
-
-
-def draw_fans(
-    model: SavedModel,
-    frame: pd.DataFrame,
-    forecast: pd.DataFrame,
-    path: Path,
-    *,
-    columns: Sequence[str] = (),
-    title: str = "",
-    size: tuple[int | None, int | None] = (None, None),
-) -> None:
-    """Fan charts of a forecast in a file, by default as large as their panels want.
-
-    Raises:
-        UsageError: more panels than a figure can show.
-        TunerError: the file cannot be written.
-    """
-    from tuner.report.figures.fan import fan_figure, fans_of, size_of
-    from tuner.report.figures.save import save
-
-    fans = fans_of(model, frame, forecast, columns=columns)
-    width, height = size_of(len(fans))
-    save(fan_figure(fans, title=title), path, width=size[0] or width, height=size[1] or height)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +69,8 @@ def predict(options: PredictOptions) -> int:
     _check(options)
     from tuner.data.recent_rows import rows_of, write_frame
     from tuner.export.saved_model import load_model
+    from tuner.report.figures.fan import fan_figure, fans_of, size_of
+    from tuner.report.figures.save import save
 
     with printed_to_stderr(wanted=options.json):
         model = load_model(options.model, trust=options.trust)
@@ -131,14 +78,15 @@ def predict(options: PredictOptions) -> int:
         for name in options.column or ():
             if name not in task.target_columns:
                 raise unknown_name("target column", name, task.target_columns)
-        separator = "\t" if options.separator == "tab" else options.separator
-        frame = read_rows(options.data, task, separator=separator, decimal=options.decimal)
+        frame = _read_rows(options, task)
         if options.series:
             frame = rows_of(task, model.series, frame, options.series)
         forecast = model.predict(frame, start=options.start)
         if options.plot is not None:
-            columns = options.column or ()
-            draw_fans(model, frame, forecast, options.plot, columns=columns, title=options.title)
+            fans = fans_of(model, frame, forecast, columns=options.column or ())
+            width, height = size_of(len(fans))
+            figure = fan_figure(fans, title=options.title)
+            save(figure, options.plot, width=width, height=height)
     if options.column:
         forecast = forecast[forecast["column"].isin(options.column)]
     if options.output is not None:
@@ -147,12 +95,24 @@ def predict(options: PredictOptions) -> int:
     return 0
 
 
+def _read_rows(options: PredictOptions, task: Task) -> pd.DataFrame:
+    """The rows of a table, or of a task's own file."""
+    from tuner.data.recent_rows import id_column, read_frame, rows_of_task, time_column
+
+    if options.data.suffix == TASK_FILE:
+        return rows_of_task(options.data)
+    texts = [time_column(task), id_column(task)]
+    separator = "\t" if options.separator == "tab" else options.separator
+    return read_frame(options.data, texts=texts, separator=separator, decimal=options.decimal)
+
+
 def _check(options: PredictOptions) -> None:
     """What can be refused before torch is imported."""
     from tuner.data.recent_rows import check_frame_kind
     from tuner.report.figures.save import check_drawing, check_kind
 
-    check_data(options.data)
+    if options.data.suffix != TASK_FILE:
+        check_frame_kind(options.data)
     if len(options.separator) != 1 and options.separator != "tab":
         raise UsageError(f"--separator {options.separator!r}: expected one character, or tab")
     if options.decimal not in (".", ",") or options.decimal == options.separator:
@@ -162,12 +122,11 @@ def _check(options: PredictOptions) -> None:
         )
     if options.output is not None:
         check_frame_kind(options.output)
-        check_free(options.output, is_forecast, force=options.force)
-        check_placeable(options.output)
     if options.plot is not None:
         check_kind(options.plot)
-        check_free(options.plot, is_figure, force=options.force)
-        check_placeable(options.plot)
+    ours = {"--output": (options.output, is_forecast), "--plot": (options.plot, is_figure)}
+    check_files(ours, force=options.force)
+    if options.plot is not None:
         check_drawing(options.plot)
 
 

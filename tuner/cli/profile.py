@@ -10,24 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.cli.command import argument, option, takes
-from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    Json,
-    OneGpu,
-    Timeout,
-    data_folder,
-    note,
-    print_json,
-    printed_to_stderr,
-)
-from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
-from tuner.config import Backend, Precision, RunConfig
+from tuner.cli.device import OneDeviceOptions, alone_on, chosen_device
+from tuner.cli.options import Json, Timeout, data_folder
+from tuner.cli.output import note, print_json, printed_to_stderr
+from tuner.cli.replace import Force, check_files, is_profile_page, is_trace
+from tuner.config import Backend, Precision, RunConfig, names_own_code
 from tuner.errors import TunerError, UsageError, exit_code_of
 from tuner.files.durable import put
 from tuner.files.plain import excerpt
-from tuner.models.names import names_own_code
 from tuner.settings import duration_s
 
 if TYPE_CHECKING:
@@ -104,7 +94,7 @@ def _at_most(limit_s: float | None) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOptions:
+class ProfileOptions(OneDeviceOptions):
     """The options of `tuner profile`."""
 
     arguments: list[str] | None = argument(
@@ -113,7 +103,6 @@ class ProfileOptions:
     variant: str | None = option("NAME|FILE|CLASS", "Variant, study file or class to train.")
     python: Path | None = option("FILE.py", "A training script of your own, in its place.")
     task: str | None = option("NAME|FILE", "etth, demo, or a task file (.toml) [etth].")
-    data_dir: DataDir = None
     steps: int = option("N", "Training steps to time.", default=200, min=10)
     set: list[str] | None = option("NAME=VALUE", "A hyperparameter, in place of the default.")
     batch: int | None = option("N", "Batch size, as --set batch_size=N.", min=1)
@@ -129,8 +118,6 @@ class ProfileOptions:
     html: Path | None = option("FILE.html", "Write a page with the timeline.")
     trace: Path | None = option("FILE.json", "Write a trace for chrome://tracing.")
     timeout: Timeout = None
-    gpu: OneGpu = None
-    cpu: Cpu = False
     force: Force = False
     json: Json = False
 
@@ -171,13 +158,9 @@ def _check(options: ProfileOptions) -> None:
             )
         if not options.python.is_file():
             raise UsageError(f"--python: there is no file {excerpt(str(options.python))}")
-    for path, is_ours in ((options.html, is_profile_page), (options.trace, is_trace)):
-        if path is not None:
-            check_placeable(path)
-            check_free(path, is_ours, force=options.force)
     html, trace = options.html, options.trace
-    if html is not None and trace is not None and html.resolve() == trace.resolve():
-        raise UsageError(f"--html and --trace both name {html}; name two files")
+    ours = {"--html": (html, is_profile_page), "--trace": (trace, is_trace)}
+    check_files(ours, force=options.force)
     if trace is not None:
         trace.parent.mkdir(parents=True, exist_ok=True)
 
@@ -210,21 +193,29 @@ def _profiled(
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
-    from tuner.devices import Gpu, exclusive
-    from tuner.profile.variant_profile import Wanted, profile_variant
+    from tuner.devices import Gpu
+    from tuner.profile.variant_profile import profile_variant
 
     if config.training.precision is Precision.TF32 and not isinstance(device, Gpu):
         raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32")
     prepared = prepare(load_task(options.task or "etth"), data_dir=data_folder(options.data_dir))
-    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
+    with alone_on(device):
         data = to_device(prepared, torch_device(device)).seeing(config.hyperparameters.input_size)
-        wanted = Wanted(steps=options.steps, advice=options.advice, trace=_partial(options))
-        profile_variant(name, config, data, device, wanted, announce=note, tell=tell)
+        profile_variant(
+            name,
+            config,
+            data,
+            device,
+            steps=options.steps,
+            advice=options.advice,
+            trace=_partial(options),
+            announce=note,
+            tell=tell,
+        )
 
 
 def _of_script(options: ProfileOptions, tell: Tell) -> None:
     """Other people's code: in a process of its own, which ends after so many steps."""
-    from tuner.devices import exclusive
     from tuner.profile.script_profile import Script, profile_script
 
     assert options.python is not None, "it was checked"
@@ -236,7 +227,7 @@ def _of_script(options: ProfileOptions, tell: Tell) -> None:
         steps=options.steps,
         trace=_partial(options),
     )
-    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
+    with alone_on(device):
         profile_script(script, device, advice=options.advice, announce=note, tell=tell)
 
 

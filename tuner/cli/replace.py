@@ -11,7 +11,7 @@ import csv
 import hashlib
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +72,25 @@ def check_placeable(path: Path) -> None:
         raise UsageError(f"{path}: {folder} is a file, no folder; name another place")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"{path}: the folder {folder} cannot be written to; name another place")
+
+
+def check_files(
+    files: Mapping[str, tuple[Path | None, Callable[[Path], bool]]], *, force: bool
+) -> None:
+    """Both for the files of a command, by their flags, of which no two may name the same.
+
+    Raises:
+        UsageError: one cannot be written, is there already, or is named twice.
+    """
+    named: dict[Path, str] = {}
+    for flag, (path, is_ours) in files.items():
+        if path is None:
+            continue
+        check_placeable(path)
+        check_free(path, is_ours, force=force)
+        other = named.setdefault(path.resolve(), flag)
+        if other != flag:
+            raise UsageError(f"{other} and {flag} both name {path}; name two files")
 
 
 def is_figure(path: Path) -> bool:
@@ -149,14 +168,14 @@ def check_model_free(path: Path, *, force: bool) -> None:
     check_free(path.with_suffix(".json"), is_card, force=force)
 
 
-def check_bench_free(folder: Path, columns: list[str], *, force: bool) -> None:
+def check_bench_free(folder: Path, columns: Sequence[str], *, force: bool) -> None:
     """The same for the two files of `tuner bench`, of which the table begins with `columns`."""
+
+    def is_ours(_: Path) -> bool:
+        return _first_row(folder / BENCH_FILES[0])[: len(columns)] == list(columns)
+
     for name in BENCH_FILES:
-        check_free(
-            folder / name,
-            lambda path: _first_row(path.with_name(BENCH_FILES[0]))[:3] == columns[:3],
-            force=force,
-        )
+        check_free(folder / name, is_ours, force=force)
 
 
 def _head(path: Path) -> bytes:

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tuner.cli import options as shared
-from tuner.cli.asked import SearchOptions
-from tuner.cli.command import But, option, switch, takes
-from tuner.cli.options import note, print_json
+from tuner.cli import output
+from tuner.cli.command import But, option, takes
+from tuner.cli.options import SearchOptions
+from tuner.cli.output import note, print_json
 from tuner.cli.replace import Force, check_free, check_placeable, is_page
 from tuner.config import MANY
 from tuner.errors import UsageError
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.retune import Registered
-from tuner.spec.study_settings import StudySettings
+from tuner.spec.policy import Registered, SearchPolicy, StudySettings
 
 if TYPE_CHECKING:
-    from tuner.launch.outcome import StopRequests
+    from tuner.launch.request import StopRequests
     from tuner.launch.retune import RetuneOutcome, RetuneRequest
     from tuner.launch.retune_request import Standing
     from tuner.report.terminal.retuning import StageLines
@@ -39,10 +37,6 @@ class RetuneOptions(SearchOptions):
     top: int | None = option(
         "N", "Configurations of each round of re-evaluation (6).", min=1, max=MANY
     )
-    ablate: bool = switch(
-        "At the end, run what each search recommends with one value at a time set back to "
-        "the default: which of them made the gain?"
-    )
     html: Path | None = option(
         "FILE", "The report (retune-<study>.html beside the SQLite file, else in storage)."
     )
@@ -60,38 +54,23 @@ class RetuneOptions(SearchOptions):
 @takes(RetuneOptions)
 def retune(options: RetuneOptions) -> int:
     """Retune a variant to a verdict: searches, re-evaluation on fresh seeds, confirmation,
-    ablation (with --ablate), comparison.
+    comparison.
 
     Running the same command again goes on where it was, whatever ended it; once everything has run
     it prints the verdict again. What is asked for is registered when it begins: a later call keeps
     what it does not say, and nothing changes once the confirmation has begun.
     """
-    request = _request(options)
     from tuner.cli.foreground import EXIT_CODES
-    from tuner.launch.outcome import StopRequests
-    from tuner.launch.retune import run
+    from tuner.launch.request import StopRequests
+    from tuner.launch.retune import RetuneRequest, run
     from tuner.report.terminal.retuning import StageLines
 
+    request = options.request(RetuneRequest, **options.plan.said())
     page = _page(options, request)
     foreground = _Foreground(StageLines(), StopRequests())
     outcome = run(request, progress=foreground, stop=foreground.stop)
     _report(outcome, page, json=options.json)
     return EXIT_CODES.get(outcome.ended, 0)
-
-
-def _request(options: RetuneOptions) -> RetuneRequest:
-    from tuner.launch.retune import RetuneRequest
-
-    return RetuneRequest(
-        variant=options.variant,
-        top=options.top,
-        **options.plan.said(),
-        ablate=options.ablate,
-        settings=options.settings,
-        policy=options.policy,
-        warm_start=options.warm_start,
-        **options.common(),
-    )
 
 
 def _page(options: RetuneOptions, request: RetuneRequest) -> Path | None:
@@ -135,7 +114,7 @@ class _Foreground:
     _begun: set[str] = field(default_factory=set)
 
     def note(self, line: str) -> None:
-        shared.note(line)
+        output.note(line)
 
     def stage(self, standing: Standing) -> None:
         first = standing.stage.value not in self._begun
@@ -158,8 +137,7 @@ def _report(outcome: RetuneOutcome, page: Path | None, *, json: bool) -> None:
 
     written = None
     if outcome.ended is not Outcome.FILLED:
-        what = "" if outcome.verdict is None else "the ablation "
-        note(what + stopped_in_words(outcome.ended.value))
+        note(stopped_in_words(outcome.ended.value))
     if outcome.verdict is not None:
         if not json:  # first: a page that cannot be written takes no words with it
             print_verdict(outcome.verdict, outcome.lines)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tuner.cli.options import print_json
+from tuner.cli.output import print_json
 from tuner.cli.sigterm import WORDS, terminate
 from tuner.display.terminal import OneLine
 from tuner.display.text import shown
@@ -186,9 +186,4 @@ def _leave_stdout() -> None:
 
 
 def _describe(error: OSError) -> str:
-    where = f"{error.filename}: " if error.filename else ""
-    return (
-        f"{where}{error.strerror or error}"
-        if where
-        else f"writing or reading failed: {error.strerror or error}"
-    )
+    return f"{error.filename or 'writing or reading failed'}: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""`tuner status`: where the studies stand."""
+"""`tuner status`, `tuner trial` and `tuner dashboard`: how studies and their trials stand."""
 
 from __future__ import annotations
 
@@ -7,16 +7,8 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from tuner.cli.command import argument, command, option, switch
-from tuner.cli.options import (
-    Json,
-    Storage,
-    is_named,
-    note,
-    opened_database,
-    print_json,
-    say,
-    storage_url,
-)
+from tuner.cli.options import Json, Storage, is_named, opened_database, storage_address, storage_url
+from tuner.cli.output import note, print_json, say
 from tuner.display.text import command_line
 from tuner.errors import (
     EmptyDatabaseError,
@@ -26,6 +18,7 @@ from tuner.errors import (
     exit_code_of,
     unknown_name,
 )
+from tuner.trial.uncollected import nothing_collected
 
 if TYPE_CHECKING:
     from tuner.report.study_status import Standing
@@ -45,15 +38,15 @@ def status(
     json: Json = False,
 ) -> int:
     """Show studies: trials, front, hypervolume, workers."""
-    from tuner.report.study_status import groups_of, standing
-    from tuner.storage.database import open_database
-    from tuner.storage.url import absolute, parse_url
-    from tuner.study.group import studies_meant
-    from tuner.study.open import list_studies
+    with nothing_collected():  # looking through all that is imported here takes a tenth of it all
+        from tuner.report.study_status import groups_of, standing
+        from tuner.storage.database import open_database
+        from tuner.study.open import list_studies
+        from tuner.study.snapshot import studies_meant
 
     if watch and json:
         raise UsageError("--watch and --json exclude each other; choose one")
-    address = absolute(parse_url(storage_url(storage)))
+    address = storage_address(storage)
     if address.is_sqlite and not address.sqlite_path.exists() and not is_named(storage):
         return _nothing_yet(address, study, storage, json=json)
     try:
@@ -117,8 +110,8 @@ def _watch(database: Database, study: str | None, *, leave_out: Container[str] =
     """
     from tuner.report.terminal.live import live_view
     from tuner.report.terminal.tables import print_status
-    from tuner.study.group import studies_meant
     from tuner.study.open import list_studies, open_study
+    from tuner.study.snapshot import studies_meant
 
     known: dict[str, OpenStudy] = {}
     wanted = studies_meant(database, study) if study is not None else None
@@ -159,8 +152,8 @@ def trial(
     json: Json = False,
 ) -> int:
     """Show one trial: parameters, values, curve, attempts, device, versions, and why it ended."""
+    from tuner.report.study_status import read_trial
     from tuner.report.terminal.trial_sections import print_trial
-    from tuner.report.trial_detail import read_trial
     from tuner.study.open import open_study
 
     with opened_database(storage_url(storage)) as database:
@@ -180,3 +173,28 @@ def _only_study(database: Database) -> str:
         there = ", ".join(names) if names else "none"
         raise UsageError(f"which study's trial? name it by --study; there are: {there}")
     return names[0]
+
+
+# `tuner dashboard`: optuna-dashboard on our storage, read-only.
+
+
+@command
+def dashboard(
+    port: int = option("N", "Port; 0 takes a free one.", default=8080, min=0, max=65535),
+    host: str = option(
+        "ADDRESS", "Address to listen on; loopback unless you say otherwise.", default="127.0.0.1"
+    ),
+    allow_host: list[str] | None = option(
+        "NAME", "Another name that browsers may call it by; repeatable. Loopback always may."
+    ),
+    storage: Storage = None,
+) -> int:
+    """Show the studies in a browser, read-only, until Ctrl-C."""
+    from tuner.report.dashboard.server import serve
+
+    try:
+        address = storage_address(storage)
+        serve(address, host=host, port=port, allowed=allow_host or (), announce=note)
+    except KeyboardInterrupt as error:  # how it ends, not a failure
+        return exit_code_of(error)
+    return 0

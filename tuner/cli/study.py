@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.command import argument, command, option
-from tuner.cli.options import Json, Storage, Trust, opened_database, print_json, say, storage_url
+from tuner.cli.options import Json, Storage, Trust, opened_database, storage_url
+from tuner.cli.output import print_json, say
 from tuner.cli.replace import Force, check_free, is_exported_study
 from tuner.errors import TunerError, UsageError
 
@@ -102,6 +103,7 @@ def import_(
     Where it names a class or a program of somebody's own, that runs once --trust was said, here or
     with what trains it.
     """
+    from tuner.launch.plan import check_study_name
     from tuner.spec.study_file import load_study_file
     from tuner.study.archive import read_archive
     from tuner.study.own_file import OwnProgram
@@ -109,9 +111,9 @@ def import_(
 
     archive = read_archive(file)
     if name is not None:
-        _check_name(name, "--name")
+        check_study_name(name, flag="--name")
     else:
-        _check_name(archive.name, str(file), otherwise="--name")
+        check_study_name(archive.name, flag=str(file), otherwise="--name")
     what, more = f"imported from {file}", dict[str, object]()
     if space is not None:
         archive, left_out = over_space(archive, load_study_file(space), name or archive.name)
@@ -157,12 +159,6 @@ def code(name: Name, storage: Storage = None, json: Json = False) -> int:
         for line in (f"# sha256 {own.sha256}", f"# {own.path}", *lines):
             say(line)
     return 0
-
-
-def _check_name(name: str, where: str, *, otherwise: str = "") -> None:
-    from tuner.launch.plan import check_study_name
-
-    check_study_name(name, flag=where, otherwise=otherwise)
 
 
 def _say(

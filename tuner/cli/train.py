@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.cli.best import Pick, Picking, picked
 from tuner.cli.command import option, takes
-from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    OneGpu,
-    Trust,
-    data_folder,
-    note,
-    print_json,
-    printed_to_stderr,
-    say,
-)
-from tuner.cli.picking import Pick, Picking, picked
+from tuner.cli.device import alone_on, chosen_device
+from tuner.cli.options import Cpu, DataDir, OneGpu, Trust, data_folder
+from tuner.cli.output import note, print_json, printed_to_stderr, say
 from tuner.cli.replace import check_model_free
 from tuner.config import Backend
 from tuner.errors import TunerError, UsageError
@@ -31,8 +22,7 @@ if TYPE_CHECKING:
     from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
     from tuner.export.train import Failed, Recipe, Trained
-    from tuner.training import EpochRecord
-    from tuner.training.forecast_quality import BaselineScore
+    from tuner.training import EpochRecord, Evaluation
 
 
 # What `tuner train` tells: how far it is, and what its seeds came to.
@@ -47,7 +37,7 @@ class Ended:
 
     trained: tuple[Trained, ...]
     failed: tuple[Failed, ...]
-    baselines: tuple[BaselineScore, ...]
+    baselines: Mapping[str, Evaluation]
     """What needs no network."""
     loses: str
     """That one of them does as well, in a sentence; empty where none does."""
@@ -74,8 +64,8 @@ def tell(ended: Ended, output: Path, *, as_json: bool) -> None:
         _print(ended.trained, kept)
         for series in kept.scores.test_mql:
             mql = [
-                f"{in_words(each.name)} {each.evaluation.test_mql[series]:.4f}"
-                for each in ended.baselines
+                f"{in_words(name)} {each.test_mql[series]:.4f}"
+                for name, each in ended.baselines.items()
             ]
             say(f"without a network, {series}: test MQL of {', '.join(mql)}")
     note(f"wrote {' and '.join(files)}")
@@ -217,9 +207,9 @@ def _trained(options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores) -> E
     """
     from tuner.data.prepare import prepare
     from tuner.data.windows import to_device
-    from tuner.devices import Gpu, exclusive
+    from tuner.devices import Gpu
     from tuner.export.train import Failed, best_of, loses_to, save_trained, train_seeds
-    from tuner.training.forecast_quality import score_baselines
+    from tuner.training.evaluate import score_baselines
 
     task = _task(options.task, recipe)
     prepared = prepare(task, data_dir=data_folder(options.data_dir))
@@ -229,7 +219,7 @@ def _trained(options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores) -> E
     wanted = range(options.seeds) if options.seeds is not None else [options.seed or 0]
     trained: list[Trained] = []
     failed: list[Failed] = []
-    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
+    with alone_on(device):
         baselines = score_baselines(data)
         for each in train_seeds(recipe, data, wanted, on_epoch=announcer()):
             if not isinstance(each, Failed):

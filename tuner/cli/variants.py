@@ -12,28 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.cli.command import command, option
-from tuner.cli.options import (
-    DataDir,
-    Json,
-    TaskName,
-    data_folder,
-    note,
-    print_json,
-    printed_to_stderr,
-    say,
-)
+from tuner.cli.init import windows_of
+from tuner.cli.options import DataDir, Json, TaskName, data_folder
+from tuner.cli.output import note, print_json, printed_to_stderr, say
 from tuner.config import (
+    LIBRARY,
     OF_THE_TASK,
     OF_TRAINING,
     Architecture,
     Hyperparameters,
     ModelShapes,
     Value,
+    library_class,
     shapes_seen,
 )
 from tuner.errors import TunerError, UsageError
-from tuner.files.plain import excerpt
-from tuner.models.names import LIBRARY, library_class
+from tuner.files.plain import excerpt, in_json
 from tuner.trial.uncollected import nothing_collected
 
 if TYPE_CHECKING:
@@ -164,7 +158,7 @@ def check_library(task: str, data_dir: Path | None, *, json: bool) -> int:
 
 def _checked(name: str, prepared: PreparedData) -> Checked:
     with nothing_collected():
-        from tuner.models.of_neuralforecast.build import GIVEN, abilities
+        from tuner.models.of_neuralforecast.build import GIVEN, find_class, remarks_on
         from tuner.models.registry import network_arguments
         from tuner.training.one_step import train_one_step
     from tuner.spec.study_file import load_study_file
@@ -179,20 +173,21 @@ def _checked(name: str, prepared: PreparedData) -> Checked:
             prepared,
             inspected=False,  # which takes several times as long
         )
-        able = abilities(name, prepared.shapes, network_arguments(hyperparameters))
+        model = find_class(name)
+        remarks = remarks_on(name, prepared.shapes, network_arguments(hyperparameters))
     except TunerError as error:
         said = str(error).removeprefix(f"{LIBRARY}:{name}")
         why_not = said.lstrip(": ").partition(GIVEN)[0]  # nobody gave it anything
         return Checked(name=name, why_not=why_not)
     return Checked(
         name=name,
-        multivariate=able.multivariate,
-        past=able.past,
-        future=able.future,
-        static=able.static,
+        multivariate=model.MULTIVARIATE,
+        past=model.EXOGENOUS_HIST,
+        future=model.EXOGENOUS_FUTR,
+        static=model.EXOGENOUS_STAT,
         parameters=step.parameters,
         step_s=step.seconds,
-        remarks=tuple(able.remarks()),
+        remarks=remarks,
     )
 
 
@@ -200,8 +195,7 @@ def _library_document(rows: Sequence[Checked], prepared: PreparedData) -> dict[s
     from tuner.training.one_step import MOST_WINDOWS
 
     return {
-        "task": prepared.task.name,
-        "data_hash": prepared.data_hash,
+        **in_json(prepared, "data_hash", task="task.name"),
         "windows": MOST_WINDOWS,
         "shapes": prepared.shapes.sizes(),
         "models": [dataclasses.asdict(row) for row in rows],
@@ -316,9 +310,6 @@ def _is_built(
     return True
 
 
-SPLITS = ("train", "val", "test")
-
-
 @command
 def variants(
     check: str | None = option(
@@ -335,7 +326,7 @@ def variants(
     from tuner.spec.study_file import builtin_variants, load_study_file
 
     if supervised_by is not None:
-        from tuner.worker.process import end_with
+        from tuner.files.child import end_with
 
         end_with(supervised_by, signal.SIGKILL)
     if check == LIBRARY:
@@ -345,12 +336,9 @@ def variants(
     files = [load_study_file(name) for name in builtin_variants()]
     if json:
         rows = [
-            {
-                "name": file.name,
-                "title": file.title,
-                "core_change": file.core_change,
+            in_json(file, "name", "title", "core_change", "source")
+            | {
                 "why": file.why.strip(),
-                "source": file.source,
                 "defaults": file.defaults.values(),
                 "space": file.space.model_dump(mode="json", exclude_none=True),
             }
@@ -420,19 +408,12 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     return 0
 
 
-def _windows(prepared: PreparedData) -> dict[str, int]:
-    return {name: len(getattr(prepared, name).starts) for name in SPLITS}
-
-
 def _document(file: StudyFile, prepared: PreparedData, seen: OneStep) -> dict[str, Any]:
     return {
-        "name": file.name,
-        "model": file.model,
+        **in_json(file, "name", "model"),
         "parameters": seen.parameters,
-        "task": prepared.task.name,
-        "data_hash": prepared.data_hash,
-        "series": list(prepared.series),
-        "windows": _windows(prepared),
+        **in_json(prepared, "data_hash", "series", task="task.name"),
+        "windows": windows_of(prepared),
         "step": {"windows": seen.windows, "loss": seen.loss},
         **({"loss_term": seen.term.as_dict()} if seen.term else {}),
         **seen.findings.as_dict(),
@@ -444,7 +425,7 @@ def _say_checked(file: StudyFile, task: str, prepared: PreparedData, seen: OneSt
         f"{file.name}: {file.model} works, {seen.parameters:,} parameters at its defaults on task "
         f"{task}"
     )
-    counted = ", ".join(f"{number:,} {name}" for name, number in _windows(prepared).items())
+    counted = ", ".join(f"{number:,} {name}" for name, number in windows_of(prepared).items())
     say(f"checked: the data ({len(prepared.series)} series; windows: {counted}),")
     say(
         f"  one training step on {seen.windows} of them: forward, loss {seen.loss:.4g}, backward, "
@@ -477,10 +458,8 @@ def _check_program(file: StudyFile, task: str, *, json: bool) -> int:
     if json:
         print_json(
             {
-                "name": file.name,
-                "model": file.model,
-                "command": list(program.command),
-                "clock": program.clock,
+                **in_json(file, "name", "model"),
+                **in_json(program, "command", "clock"),
                 "task": on.name,
                 **dataclasses.asdict(found),
                 "notices": list(found.notices),

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import typer
-
-from tuner.cli.asked import WorkOptions
 from tuner.cli.command import option, switch, takes
-from tuner.cli.options import opened_database, print_json, say_told
-from tuner.config import MANY
+from tuner.cli.options import WorkOptions, opened_database
+from tuner.cli.output import print_json, say_told
+from tuner.config import MANY, Choice
 from tuner.errors import UsageError
 from tuner.spec.margin import CONFIRMATION_SEEDS, margin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tuner.launch.verification import VerificationOutcome, VerificationRequest
-    from tuner.study.open import OpenStudy
 
 
 # The options of `tuner verify`.
-
-
-class FrontChosen(StrEnum):
-    """`tuner.verdict.runs_model.Choice`, without its imports."""
-
-    FRONT = "front"
-    EXPECTED = "expected"
-    RECOMMENDED = "recommended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +27,13 @@ class VerifyOptions(WorkOptions):
     confirm: bool = switch(
         "Test what each study recommends against its default, on untouched seeds."
     )
-    ablate: bool = switch(
-        "Run what each study recommends with one value at a time set back to the default."
-    )
     top: int | None = option(
         "N",
         "Configurations along each front, its knee included (5); of each round (6).",
         min=1,
         max=MANY,
     )
-    choose: FrontChosen | None = option(
+    choose: Choice | None = option(
         None,
         "What may be recommended, in rounds (where 12 configurations converged); from the "
         "front as the search saw it; or from what all trials together expect of each.",
@@ -58,7 +41,7 @@ class VerifyOptions(WorkOptions):
     seeds: int | None = option(
         "N",
         "Fresh seeds for each configuration (10; of each round 6; with --confirm "
-        f"{CONFIRMATION_SEEDS}; with --ablate 10).",
+        f"{CONFIRMATION_SEEDS}).",
         min=1,
         max=MANY,
     )
@@ -73,7 +56,6 @@ class VerifyOptions(WorkOptions):
     print_only: bool = switch(
         "Print what the engine would be told; the studies are made, nobody works.", named="--print"
     )
-    stop_early: bool = switch("End at a planned look (60 or 80 % of the seeds) when all is clear.")
     study: str | None = option(
         "NAME[,NAME]", "Studies, or group:NAME (default: all searches of <task>-<variant>)."
     )
@@ -89,12 +71,19 @@ def verify(options: VerifyOptions) -> int:
     resumes; when there is nothing left to do it says so.
     """
     _refuse_apart(options)
-    request = _request(options)
+    margin = margin_of(options.margin, "--margin")
     from tuner.cli.foreground import EXIT_CODES, Foreground
     from tuner.launch import verification
     from tuner.report.terminal.verification import progress_view
     from tuner.verdict.verified import verifications_of
 
+    request = options.request(
+        verification.VerificationRequest,
+        variants=options.variant,
+        studies=options.study,
+        choice=options.choose,
+        margin=margin,
+    )
     foreground = Foreground(lambda studies: progress_view(verifications_of(studies)))
     outcome = verification.run(request, progress=foreground, stop=foreground.stop)
     if outcome.printed:
@@ -106,42 +95,12 @@ def verify(options: VerifyOptions) -> int:
 
 def _refuse_apart(options: VerifyOptions) -> None:
     """Raises UsageError for options that do not go together."""
-    alone = {
-        "--top": options.top is not None,
-        "--choose": options.choose is not None,
-        "--stop-early": options.stop_early,
-    }
-    confirming = {"--against": options.against is not None, "--margin": options.margin is not None}
-    if options.ablate:
-        for flag, said in (alone | confirming | {"--confirm": options.confirm}).items():
-            if said:
-                raise UsageError(f"{flag} and --ablate exclude each other; choose one")
+    alone = {"--top": options.top, "--choose": options.choose}
+    confirming = {"--against": options.against, "--margin": options.margin}
+    why = "and --confirm exclude each other; choose one"
     for flag, said in (alone if options.confirm else confirming).items():
-        if said and options.confirm:
-            raise UsageError(f"{flag} and --confirm exclude each other; choose one")
-        if said:
-            raise UsageError(f"{flag} goes with --confirm")
-    if options.stop_early and options.choose is FrontChosen.RECOMMENDED:
-        raise UsageError("--stop-early and --choose recommended exclude each other; choose one")
-
-
-def _request(options: VerifyOptions) -> VerificationRequest:
-    from tuner.launch.verification import VerificationRequest
-    from tuner.verdict.runs_model import Choice
-
-    return VerificationRequest(
-        variants=options.variant,
-        studies=options.study,
-        top=options.top,
-        choice=None if options.choose is None else Choice(options.choose.value),
-        seeds=options.seeds,
-        stop_early=options.stop_early,
-        confirm=options.confirm,
-        ablate=options.ablate,
-        against=options.against,
-        margin=margin_of(options.margin, "--margin"),
-        **options.common(),
-    )
+        if said is not None:
+            raise UsageError(f"{flag} {why if options.confirm else 'goes with --confirm'}")
 
 
 def _report(outcome: VerificationOutcome, request: VerificationRequest, *, json: bool) -> None:
@@ -150,28 +109,8 @@ def _report(outcome: VerificationOutcome, request: VerificationRequest, *, json:
 
     with opened_database(request.storage) as database:
         opened = [open_study(database, name) for name in outcome.verified]
-        if request.ablate:
-            _report_ablations(opened, outcome, json=json)
-        elif json:
+        if json:
             document = {"outcome": outcome.ended.value, "missing": list(outcome.missing)}
             print_json(document | verification_document(opened))
         else:
             print_verified(opened, ended=outcome.ended.value)
-
-
-def _report_ablations(
-    opened: Sequence[OpenStudy], outcome: VerificationOutcome, *, json: bool
-) -> None:
-    from tuner.report.terminal.explanations import ablation_lines
-    from tuner.study.snapshot import snapshot
-    from tuner.verdict.ablation import ablation_of
-
-    found = {each.name: ablation_of(snapshot(each).with_runs_read()) for each in opened}
-    if json:
-        ablations = {name: each and each.as_dict() for name, each in found.items()}
-        missing = list(outcome.missing)
-        print_json({"outcome": outcome.ended.value, "missing": missing, "ablations": ablations})
-        return
-    for each in found.values():
-        for line in ablation_lines(each) if each is not None else ():
-            typer.echo(line)

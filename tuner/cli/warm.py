@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tuner.cli.command import Only, option, takes
-from tuner.cli.options import DataDir, Json, TaskName, data_folder, note, print_json, say
+from tuner.cli.options import DataDir, Json, TaskName, data_folder
+from tuner.cli.output import note, print_json, say
 from tuner.config import MANY
 from tuner.errors import TunerError, UsageError
-from tuner.spec.study_settings import StudySettings
+from tuner.spec.policy import StudySettings
 
 if TYPE_CHECKING:
     from tuner.trial.ahead.compile_order import Capability, Order, Progress, Search
@@ -41,14 +42,6 @@ class WarmOptions:
     json: Json = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Warmed:
-    """What became of an order."""
-
-    progress: Progress
-    seconds: float
-
-
 @takes(WarmOptions)
 def warm(options: WarmOptions) -> int:
     """Compile the kernels that a search of these variants will need, without a GPU.
@@ -58,8 +51,9 @@ def warm(options: WarmOptions) -> int:
     cache serves where the same versions of tuner and torch see it under the same path.
     """
     from tuner.devices.common_files import who_may_change
-    from tuner.launch.background import missing_of
-    from tuner.trial.ahead.compile_order import cache_folder
+    from tuner.devices.cpu import available_cores
+    from tuner.launch.background import MOST_JOBS, missing_of
+    from tuner.trial.ahead.compile_order import Order, cache_folder
 
     capability = _capability(options.capability)
     cache = cache_folder(os.environ)
@@ -67,8 +61,16 @@ def warm(options: WarmOptions) -> int:
     if (caution := who_may_change(cache)) is not None:
         note(caution)
     missing = missing_of(searches, capability, cache)
-    warmed = _compile(_order(options, capability, missing), cache) if missing else None
-    counts = _counts(searches, capability, cache, warmed)
+    done, took_s = None, 0.0
+    if missing:
+        order = Order(
+            capability=capability,
+            searches=missing,
+            data_dir=data_folder(options.data_dir),
+            jobs=options.jobs or min(len(available_cores()), MOST_JOBS),
+        )
+        done, took_s = _compile(order, cache)
+    counts = _counts(searches, capability, cache, done)
     reasons = list(dict.fromkeys([*reasons, *counts.reasons]))
     if options.json:
         print_json(
@@ -78,7 +80,7 @@ def warm(options: WarmOptions) -> int:
                 "kernels": counts.ready,
                 "compiled": counts.compiled,
                 "were_there": counts.there,
-                "seconds": round(warmed.seconds, 1) if warmed is not None else 0.0,
+                "seconds": round(took_s, 1),
                 "nothing_because": reasons,
             }
         )
@@ -86,7 +88,7 @@ def warm(options: WarmOptions) -> int:
     for reason in reasons:
         say(f"nothing to compile: {reason}")
     if counts.ready:
-        took = f" in {warmed.seconds:.0f} s" if warmed is not None and counts.compiled else ""
+        took = f" in {took_s:.0f} s" if counts.compiled else ""
         say(
             f"{counts.ready} kernels for compute capability {capability[0]}.{capability[1]} are "
             f"ready: {counts.compiled} compiled{took}, {counts.there} were there; in {cache}"
@@ -130,21 +132,11 @@ def _searches(options: WarmOptions) -> tuple[list[Search], list[str]]:
     return searches, reasons
 
 
-def _order(options: WarmOptions, capability: Capability, searches: Sequence[Search]) -> Order:
-    from tuner.devices.cpu import available_cores
-    from tuner.launch.background import MOST_JOBS
-    from tuner.trial.ahead.compile_order import Order
-
-    return Order(
-        capability=capability,
-        searches=searches,
-        data_dir=data_folder(options.data_dir),
-        jobs=options.jobs or min(len(available_cores()), MOST_JOBS),
-    )
-
-
-def _compile(order: Order, cache: Path) -> _Warmed:
-    """Raises TunerError where a kernel does not compile, with the compiler's last line."""
+def _compile(order: Order, cache: Path) -> tuple[Progress, float]:
+    """What became of it, and in how many seconds. Raises TunerError where a kernel does not
+    compile, with the compiler's last line.
+    """
+    from tuner.files.child import last_line
     from tuner.launch.background import CompilingProcess
 
     began = time.monotonic()
@@ -152,29 +144,24 @@ def _compile(order: Order, cache: Path) -> _Warmed:
     with tempfile.TemporaryDirectory(prefix="tuner-warm-") as folder:
         process = CompilingProcess.start(order, os.environ, Path(folder) / "kernels.log")
         try:
-            code, said, say_next = None, -1, 0.0
+            code = None
             while code is None:
                 time.sleep(LOOK_S)
-                code = process.look()
-                seen = process.progress
-                if seen.found and seen.ready != said and time.monotonic() >= say_next:
-                    said, say_next = seen.ready, time.monotonic() + SAY_S
+                code, seen = process.look(), process.progress
+                if seen.found and process.has_news(SAY_S):
                     note(f"{seen.ready} of {seen.found} kernels")
             if code or not process.progress.over:
-                raise TunerError(_failure(process.progress, process.last_words()))
+                done, words = process.progress, last_line(process.log)
+                if not done.over:
+                    raise TunerError(f"compiling ended early: {words}")
+                raise TunerError(f"{done.failed} of {done.found} kernels do not compile: {words}")
         finally:
-            process.end()
-    return _Warmed(progress=process.progress, seconds=time.monotonic() - began)
-
-
-def _failure(progress: Progress, words: str) -> str:
-    if not progress.over:
-        return f"compiling ended early: {words}"
-    return f"{progress.failed} of {progress.found} kernels do not compile: {words}"
+            process.child.end()
+    return process.progress, time.monotonic() - began
 
 
 def _counts(
-    searches: Sequence[Search], capability: Capability, cache: Path, warmed: _Warmed | None
+    searches: Sequence[Search], capability: Capability, cache: Path, done: Progress | None
 ) -> Progress:
     """What is ready for all of the searches, also for those that nothing was to be done for."""
     from tuner.trial.ahead.compile_order import Progress, read_stamp, stamp_path
@@ -182,9 +169,8 @@ def _counts(
     stamps = [read_stamp(stamp_path(cache, each, capability)) for each in searches]
     names = {name for stamp in stamps if stamp is not None for name in stamp.kernels}
     reasons = [stamp.reason for stamp in stamps if stamp is not None and not stamp.kernels]
-    if warmed is None:
+    if done is None:
         return Progress(found=len(names), there=len(names), reasons=tuple(reasons))
-    done = warmed.progress
     total = max(len(names), done.ready)  # no stamps where the cache cannot be written
     return Progress(
         found=total,

@@ -9,24 +9,14 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.command import option, switch, takes
 from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
-from tuner.cli.options import (
-    Cpu,
-    DataDir,
-    HangLimit,
-    Storage,
-    Trust,
-    data_folder,
-    note,
-    storage_url,
-)
+from tuner.cli.options import Cpu, DataDir, HangLimit, Storage, Trust, data_folder, storage_url
+from tuner.cli.output import note
 from tuner.errors import UsageError
 from tuner.settings import duration_s
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tuner.devices import CpuCores, Gpu
-    from tuner.worker.session import Trainer
+    from tuner.worker.session import Trainer, WorkOrder
 
 
 STUDIES_FOLLOW = "-"
@@ -84,33 +74,29 @@ def worker(options: WorkerOptions) -> int:
     if options.cpu == (options.gpu is not None):
         raise UsageError(ONE_DEVICE)
     patience_s = PREDECESSOR_S if options.keep_alive else 0.0
-    assignment = (
-        assignment_at(options.gpu, kept=options.kept_assignment, patience_s=patience_s)
-        if options.gpu is not None
-        else None
-    )
-    device = (
-        own_gpu(assignment.gpu)
-        if assignment is not None
-        else own_device(gpu=None, cpu=True, cores=options.cores, patience_s=patience_s)
-    )
-    storage, folder = storage_url(options.storage), data_folder(options.data_dir)
-    if options.keep_alive:
-        return _kept(options, device, storage, folder)
-    trainer = _trainer(device, options.heartbeat)
+    assignment = None
+    device: Gpu | CpuCores
+    if options.gpu is not None:
+        assignment = assignment_at(options.gpu, kept=options.kept_assignment, patience_s=patience_s)
+        device = own_gpu(assignment.gpu)
+    else:
+        device = own_device(gpu=None, cpu=True, cores=options.cores, patience_s=patience_s)
+    trainer = None if options.keep_alive else _trainer(device, options.heartbeat)
     from tuner.worker.session import WorkOrder, work  # takes a second, in which torch is imported
 
     order = WorkOrder(
         studies=options.study if orphan is None else _named(options.study),
-        storage=storage,
+        storage=storage_url(options.storage),
         verify=options.verify,
         name=options.name,
         heartbeat=options.heartbeat,
         trust=options.trust,
-        trusted_code=_hashes(options.trust_code),
-        data_dir=folder,
+        trusted_code=sorted(_hashes(options.trust_code)),
+        data_dir=data_folder(options.data_dir),
         task=options.task,
     )
+    if trainer is None:
+        return _kept(order, device, options.hang_limit)
     try:
         code = work(order, device, trainer, orphan=orphan, note=note)
     except ContextLostError as lost:
@@ -122,27 +108,18 @@ def worker(options: WorkerOptions) -> int:
     return code
 
 
-def _kept(options: WorkerOptions, device: Gpu | CpuCores, storage: str, folder: Path | None) -> int:
+def _kept(order: WorkOrder, device: Gpu | CpuCores, hang_limit: str | None) -> int:
     """The exit code of a worker that is kept alive."""
     from tuner.cli.foreground import EXIT_CODES, stopped_by_signals
     from tuner.display.terminal import log_to_stderr
     from tuner.launch import StopRequests
-    from tuner.launch.crew import KeptWorker, keep
+    from tuner.launch.crew import keep
 
     log_to_stderr()
-    stop = StopRequests()
-    asked = KeptWorker(
-        studies=options.study,
-        storage=storage,
-        verify=options.verify,
-        task=options.task,
-        data_dir=folder,
-        hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
-        trust=options.trust,
-        trusted_code=sorted(_hashes(options.trust_code)),
-    )
+    stop, limit_s = StopRequests(), duration_s(hang_limit, "--hang-limit")
     with stopped_by_signals(stop):
-        return EXIT_CODES.get(keep(asked, device, stop=stop, note=note), 0)
+        ended = keep(order, device, hang_limit_s=limit_s, stop=stop, note=note)
+    return EXIT_CODES.get(ended, 0)
 
 
 def _named(studies: str) -> str:

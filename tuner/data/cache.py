@@ -13,7 +13,6 @@ import io
 import logging
 import os
 import re
-import tempfile
 import time
 import urllib.request
 from http.client import HTTPException
@@ -22,7 +21,7 @@ from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
 from tuner.errors import DataError, UsageError
-from tuner.files.durable import read_regular, replacing
+from tuner.files.durable import read_regular, replacing, write_durably
 
 _LOG = logging.getLogger(__name__)
 _DIGEST_SIZE = 32
@@ -113,18 +112,10 @@ def store(folder: Path, key: str, content: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     joblib.dump(content, buffer)
     payload = buffer.getvalue()
-    partial: Path | None = None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{key[:16]}.", delete=False) as file:
-            partial = Path(file.name)
-            file.write(hashlib.sha256(payload).digest() + payload)
-        os.replace(partial, _path(folder, key))  # noqa: PTH105
+        write_durably(_path(folder, key), hashlib.sha256(payload).digest() + payload)
     except OSError as error:
         _LOG.warning("prepared data is not kept: cannot write to %s (%s)", folder, error.strerror)
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
 
 
 def _path(folder: Path, key: str) -> Path:

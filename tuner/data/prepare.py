@@ -269,8 +269,8 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
     for piece in pieces:
         one, number = piece.rows, piece.number
         scaled = _apply_scaling(task, one, *scalings[number], label)
-        clock = one.timestamps if one.clock is None else one.clock
-        known = np.hstack([scaled[:, n_targets + n_past :], calendar_columns(clock, task.calendar)])
+        calendar = calendar_columns(clock_of(one), task.calendar)
+        known = np.hstack([scaled[:, n_targets + n_past :], calendar])
         for name, rows in piece.splits.items():
             stride = task.horizon if name == "test" else 1
             starts = window_starts(rows.stop - rows.start, task.window, stride)
@@ -359,27 +359,15 @@ def _canonical(value: object) -> bytes:
 # column weighs in the objective.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesFacts:
-    """One series: its rows with those that were filled in, and its first and last time; those of
-    an index that nobody dated are None.
-    """
-
-    name: str
-    rows: int
-    first: np.datetime64 | None
-    last: np.datetime64 | None
-    filled_rows: int
-    filled_cells: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DataFacts:
     """The facts, and the data that they are of."""
 
     prepared: PreparedData
-    raw: tuple[Series, ...]
-    series: tuple[SeriesFacts, ...]
+    series: tuple[Series, ...]
+    """As they were read; those of a pattern are its files."""
+    dated: bool
+    """Whether their times are of a calendar: those of an index that nobody dated are not."""
     windows: dict[str, int]
     constant: tuple[str, ...]
     """Columns that do not change in the training rows; of several series, `SERIES: COLUMN`."""
@@ -389,7 +377,7 @@ class DataFacts:
     @property
     def rows(self) -> int:
         """Of all series together."""
-        return sum(each.rows for each in self.series)
+        return sum(len(each.values) for each in self.series)
 
 
 def facts_of(task: Task, *, data_dir: Path | None = None) -> DataFacts:
@@ -405,18 +393,8 @@ def facts_of(task: Task, *, data_dir: Path | None = None) -> DataFacts:
     )
     return DataFacts(
         prepared=prepared,
-        raw=raw,
-        series=tuple(
-            SeriesFacts(
-                name=one.name,
-                rows=len(one.values),
-                first=_clock(one)[0] if dated else None,
-                last=_clock(one)[-1] if dated else None,
-                filled_rows=one.filled_rows,
-                filled_cells=one.filled_cells,
-            )
-            for one in raw
-        ),
+        series=raw,
+        dated=dated,
         windows={name: len(getattr(prepared, name).starts) for name in SPLITS},
         constant=_constant(task, raw),
         shares=objective_shares(task, raw),
@@ -447,7 +425,8 @@ def objective_shares(task: Task, series: tuple[Series, ...]) -> dict[str, float]
     return dict(zip(task.target_columns, (total / total.sum()).tolist(), strict=True))
 
 
-def _clock(one: Series) -> npt.NDArray[np.datetime64]:
+def clock_of(one: Series) -> npt.NDArray[np.datetime64]:
+    """What clocks showed at the times of a series, (R,)."""
     return one.timestamps if one.clock is None else one.clock
 
 

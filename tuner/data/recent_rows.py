@@ -557,12 +557,8 @@ def last_windows(
         windows.append(
             (number, *_window(task, one, scaling.minimum[number], scaling.scale[number]))
         )
-    return LastWindows(
-        series=np.array([window[0] for window in windows]),
-        past=np.stack([window[1] for window in windows]),
-        future=np.stack([window[2] for window in windows]),
-        times=np.stack([window[3] for window in windows]),
-    )
+    series, past, future, times_ahead = (np.stack(each) for each in zip(*windows, strict=True))
+    return LastWindows(series=series, past=past, future=future, times=times_ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -613,9 +609,8 @@ def _window(
             f"from {_shown(times[task.input_size])} on; add rows with them, targets empty"
         )
     window = given[end - task.input_size : end + ahead]
-    _refuse_gaps(task, name, window, times)
     scaled = (window - minimum) / scale
-    _refuse_too_large(task, name, scaled, times)
+    _refuse_unfit(task, name, window, scaled, times)
     calendar = calendar_columns(clock, task.calendar)  # (L + T, ...)
     future = np.hstack([scaled[:, n_targets + n_past :], calendar[: len(scaled)]])
     past = np.hstack([scaled[: task.input_size, : n_targets + n_past], future[: task.input_size]])
@@ -627,35 +622,24 @@ def _window(
     return past.astype(np.float32), coming.astype(np.float32), times[task.input_size :]
 
 
-def _refuse_too_large(task: Task, name: str, scaled: Floats, times: npt.NDArray[Any]) -> None:
-    """What the network's arithmetic has no number for would come out as no forecast."""
+def _refuse_unfit(
+    task: Task, name: str, window: Floats, scaled: Floats, times: npt.NDArray[Any]
+) -> None:
+    """Every cell read must be a finite number; targets and past covariates are not read ahead. And
+    what the network's arithmetic has no number for would come out as no forecast.
+    """
+    gaps = ~np.isfinite(window)
+    gaps[task.input_size :, : len(task.target_columns) + len(task.past_covariates)] = False
     with np.errstate(over="ignore"):
-        seen = scaled.astype(np.float32)
-    bad = np.isinf(seen) & np.isfinite(scaled)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        columns = task.columns
-        raise DataError(
-            f"series {name!r}: {columns[column]!r} at {_shown(times[row])} is too large a number "
-            "for the network; correct it"
-        )
-
-
-def _refuse_gaps(task: Task, name: str, window: Floats, times: npt.NDArray[Any]) -> None:
-    """Every cell read must be a finite number; targets and past covariates are not read ahead."""
-    columns: tuple[Any, ...] = (
-        *task.target_columns,
-        *task.past_covariates,
-        *task.future_covariates,
-    )
-    bad = ~np.isfinite(window)
-    bad[task.input_size :, : len(task.target_columns) + len(task.past_covariates)] = False
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise DataError(
-            f"series {name!r}: {columns[column]!r} has no finite number at "
-            f"{_shown(times[row])}; fill it in"
-        )
+        too_large = np.isinf(scaled.astype(np.float32)) & np.isfinite(scaled)
+    for bad, what, remedy in (
+        (gaps, "has no finite number at {}", "fill it in"),
+        (too_large, "at {} is too large a number for the network", "correct it"),
+    ):
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            said = what.format(_shown(times[row]))
+            raise DataError(f"series {name!r}: {task.columns[column]!r} {said}; {remedy}")
 
 
 def _shown(step: Any) -> str:

@@ -248,9 +248,6 @@ def _members(table: Table, source: FileSource, task_name: str) -> dict[str, Posi
 # A CSV as text, its rows, and its used columns, cell by cell.
 
 
-_OTHER_SEPARATORS = (";", "\t", "|", ",")
-
-
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The used columns as text, blanks stripped: a list of cells per column; `rows` are lines of
@@ -369,7 +366,7 @@ def _other_dialect(text: str, source: CsvSource, wanted: Sequence[str]) -> str |
     """The remedy where another separator would give the wanted columns; None where none would."""
     lines = text.splitlines()
     names = {";": "semicolon", "\t": "tab", "|": "bar", ",": "comma"}
-    for separator in _OTHER_SEPARATORS:
+    for separator, called in names.items():
         if separator == source.separator or separator not in lines[0]:
             continue
         header = next(csv.reader([lines[0]], delimiter=separator))
@@ -381,11 +378,11 @@ def _other_dialect(text: str, source: CsvSource, wanted: Sequence[str]) -> str |
             re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell) for cell in second
         ):
             return (
-                f"looks {names[separator]}-separated with decimal commas: set separator = "
+                f"looks {called}-separated with decimal commas: set separator = "
                 f"{_toml(shown)} "
                 "and decimal = ','"
             )
-        return f"looks {names[separator]}-separated: set separator = {_toml(shown)}"
+        return f"looks {called}-separated: set separator = {_toml(shown)}"
     return None
 
 

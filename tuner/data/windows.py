@@ -52,11 +52,6 @@ class DeviceSplit:
     def __repr__(self) -> str:
         return f"<{len(self)} windows on {self.starts.device}>"
 
-    @property
-    def n_windows(self) -> int:
-        """Number of windows, as `len`."""
-        return len(self)
-
     def gather(self, index: Tensor, *, with_series: bool = False) -> Batch:
         """The windows with these numbers, (B,) int64 on the same device.
 

@@ -1,6 +1,4 @@
-"""The devices trials run on: finding them, sharing them out, one trial at a time on each, and what
-they were doing.
-"""
+"""The devices trials run on: found, shared out, one trial at a time on each, and watched."""
 
 from tuner.devices.cpu import CpuCores, share_out_cores
 from tuner.devices.gpu import Gpu, list_gpus, pick_gpus

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tuner.devices.common_files import open_common
-from tuner.devices.cpu import CpuCores
 from tuner.devices.gpu import Gpu
 from tuner.devices.lock import DeviceLockError, open_folder
 from tuner.errors import TunerError
@@ -91,20 +90,9 @@ def _open(device: str) -> int:
 # Which cores of this host have a worker, so that workers that others placed share none.
 
 
-@dataclass(frozen=True, slots=True)
-class CoreAssignment:
-    """A worker's cores, as long as the descriptors are open."""
-
-    cores: CpuCores
-    descriptors: tuple[int, ...]
-
-    def leave(self) -> None:
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-
-
-def assign_free_cores(count: int, available: Sequence[int]) -> CoreAssignment:
-    """The first `count` of the cores `available` that have no worker.
+def assign_free_cores(count: int, available: Sequence[int]) -> dict[int, int]:
+    """The first `count` of the cores `available` that have no worker, each with the descriptor that
+    holds it as long as it is open.
 
     Raises:
         NoneFreeError: so many are not free; none is taken then.
@@ -119,10 +107,10 @@ def assign_free_cores(count: int, available: Sequence[int]) -> CoreAssignment:
             descriptor = taken_alone(f"cpu-core-{core}")
             if descriptor is not None:
                 found[core] = descriptor
-    assignment = CoreAssignment(CpuCores(tuple(found)), tuple(found.values()))
     if len(found) == count:
-        return assignment
-    assignment.leave()
+        return found
+    for descriptor in found.values():
+        os.close(descriptor)
     raise NoneFreeError(
         f"--cores free:{count}: {len(found)} of the {len(available)} cores here have no worker; "
         "name some with --cores 0,1 to take turns with others"

@@ -285,7 +285,8 @@ class BusyMeter:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._library = ExitStack()
-        self._readings: list[float] = []
+        self.readings: list[tuple[float, int]] = []
+        """Of the GPU, while the clock ran: when (`perf_counter`), and how busy in per cent."""
         self._since: tuple[float, float] | None = None
         """Wall clock and processor time of this process when the clock started; None: it stands."""
         self._undisturbed_since = 0.0
@@ -324,10 +325,11 @@ class BusyMeter:
 
     def seen(self) -> Busy:
         """Up to now; of a clock that has stopped."""
-        gpu = statistics.fmean(self._readings) if self._readings else None
+        gpu = statistics.fmean(used for _, used in self.readings) if self.readings else None
         cpu = self._used_s / self._ran_s if self._ran_s > 0 else None
         return Busy(
-            gpu=None if gpu is None else round(gpu, 4), cpu=None if cpu is None else round(cpu, 3)
+            gpu=None if gpu is None else round(gpu / 100, 4),
+            cpu=None if cpu is None else round(cpu, 3),
         )
 
     def _watch(self, library: Any, handle: Any) -> None:
@@ -339,7 +341,7 @@ class BusyMeter:
                 used = library.nvmlDeviceGetUtilizationRates(handle).gpu
             except library.NVMLError:
                 return
-            self._readings.append(used / 100)
+            self.readings.append((now, int(used)))
 
 
 def _handle(library: Any | None, gpu: Gpu) -> Any | None:

@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 import rich.console
+from rich.table import Table
 from rich.text import Text
 
 from tuner.display.text import shown, shown_lines
@@ -53,6 +54,14 @@ def line(*parts: str | tuple[str, str], style: str = "") -> Text:
     return Text.assemble(
         *((shown(text), own) for text, own in pairs), style=style, overflow="ellipsis", no_wrap=True
     )
+
+
+def number_table(*headings: str, title: str | None = None) -> Table:
+    """Numbers below their headings, without lines between them."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 def lines(text: str) -> Text:

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -97,9 +96,10 @@ def search_seconds(
         return Foretold.exactly(spent)
     usual = beside_training(measured_s, _beside_s(trained))
     beside = usual.times(float(_as_usual(len(trained), to_come).sum())).plus(_first_s(trained))
-    down = math.hypot(ahead.middle - ahead.low, beside.middle - beside.low)
-    up = math.hypot(ahead.high - ahead.middle, beside.high - beside.middle)
-    middle = spent + ahead.middle + beside.middle
+    left = ahead.seconds
+    down = math.hypot(left.middle - left.low, beside.middle - beside.low)
+    up = math.hypot(left.high - left.middle, beside.high - beside.middle)
+    middle = spent + left.middle + beside.middle
     return Foretold(middle=middle, low=max(spent, middle - down), high=middle + up)
 
 
@@ -133,11 +133,12 @@ def trials_bought(
         scaled = (c * (whole_s / usual_s) + beside[: len(c)] for c in ahead.courses)
         return [_begun_within(course, left_s, once_s) for course in scaled]
 
-    alike = counts(ahead.middle, once.middle)
+    whole = ahead.seconds
+    alike = counts(whole.middle, once.middle)
     by_course = Foretold.of_all(np.array(alike))
     middle = by_course.middle
-    slow = float(np.median(counts(ahead.high, once.high)))
-    fast = float(np.median(counts(ahead.low, once.low)))
+    slow = float(np.median(counts(whole.high, once.high)))
+    fast = float(np.median(counts(whole.low, once.low)))
     found = Foretold(
         middle=len(ended) + middle,
         low=len(ended) + middle / _both(middle, slow, by_course.low),
@@ -229,14 +230,6 @@ def costs_so_far(studies: Iterable[OpenStudy], device_model: str) -> SizeCosts |
     """What they recorded of their sizes; None where no trial trained."""
     records = [record for opened in studies for record in trained(opened)]
     return costs_of_trials(((each.params, each.recorded) for each in records), device_model)
-
-
-def installed_torch() -> str:
-    """The version of torch that a worker here would run, which is not imported for it."""
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return ""
 
 
 # What one trial of a search is foretold to take, and one training of its default.

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import os
-import select
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import IO, Any, Self
 
 from tuner.config import Hyperparameters
 from tuner.data.task import Task
@@ -28,13 +24,15 @@ from tuner.estimate.cost_model import (
     to_measure,
 )
 from tuner.estimate.size_costs import MeasuredSize, SizeCosts
+from tuner.files.child import ChildError, ChildProcess
 from tuner.files.environment import without_secrets
 from tuner.spec.definition import StudyDefinition
 
-COMMAND = (sys.executable, "-m", "tuner.estimate.serve_orders")
-END_S = 10.0
+MODULE = "tuner.estimate.serve_orders"
 STARTS_S = 600.0
 """To import, prepare data and bring it to the device."""
+FIT_S = 300.0
+"""To try whether one configuration has room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +43,15 @@ class Subject:
     task: Task
     data_dir: Path | None
     device: Gpu | CpuCores
-    most_bytes: int | None = None
-    """On a CPU: what a training may take of the host's memory before it counts as not fitting."""
 
-    def to_json(self) -> str:
-        return json.dumps(
-            {
-                "definition": self.definition.as_dict(),
-                "task": self.task.model_dump(mode="json"),
-                "data_dir": None if self.data_dir is None else str(self.data_dir),
-                "cores": list(self.device.cores) if isinstance(self.device, CpuCores) else [],
-                "most_bytes": self.most_bytes,
-                "parent": os.getpid(),
-            }
-        )
-
-
-class NotAnsweredError(TunerError):
-    """The process died, or said nothing in time."""
+    def as_dict(self) -> dict[str, Any]:
+        """As the process is told it."""
+        return {
+            "definition": self.definition.as_dict(),
+            "task": self.task.model_dump(mode="json"),
+            "data_dir": None if self.data_dir is None else str(self.data_dir),
+            "cores": list(self.device.cores) if isinstance(self.device, CpuCores) else [],
+        }
 
 
 @dataclass(slots=True)
@@ -73,44 +62,42 @@ class MeasuringProcess:
     windows: int = 1
     torch_version: str = ""
     start_s: float = 0.0
-    starts: int = 0
-    _process: subprocess.Popen[bytes] | None = None
-    _rest: bytes = b""
-    _log: Any = field(default=None)
+    _child: ChildProcess | None = None
+    _log: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
+        self._log.close()
 
     def start(self, within_s: float = STARTS_S) -> None:
         """Have it ready to measure; nothing where it is.
 
         Raises:
             TunerError: data, network or device cannot be used.
-            NotAnsweredError: it did not come so far.
+            ChildError: it did not come so far.
         """
-        if self._process is not None and self._process.poll() is None:
+        if self._child is not None and self._child.runs:
             return
         self.end()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self._log.seek(0)
+        self._log.truncate()
         device = self.subject.device
         environment = without_secrets(os.environ)
         environment["CUDA_VISIBLE_DEVICES"] = device.uuid if isinstance(device, Gpu) else ""
         if isinstance(device, CpuCores):
             environment["OMP_NUM_THREADS"] = str(len(device.cores))
-        self._process = subprocess.Popen(
+        self._child = ChildProcess(
+            "the process that measures",
             self._command(),
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            process_group=0,  # Ctrl-C reaches its parent alone
+            environment=environment,
+            log=self._log,
+            told=True,
+            asked=True,
         )
-        self.starts += 1
-        self._say(self.subject.to_json())
-        told = self._heard(within_s)
+        told = self._answer(self.subject.as_dict(), within_s)
         self.windows, self.torch_version = int(told["windows"]), str(told["torch_version"])
         self.start_s = float(told["start_s"])
 
@@ -122,7 +109,7 @@ class MeasuringProcess:
         """
         return self._of(wanted, "time", within_s)
 
-    def fits(self, wanted: Hyperparameters, *, within_s: float) -> bool:
+    def fits(self, wanted: Hyperparameters, *, within_s: float = FIT_S) -> bool:
         """Whether one step of a configuration, and a validation, has room."""
         return self.fit(wanted, within_s=within_s).fits
 
@@ -135,81 +122,45 @@ class MeasuringProcess:
         try:
             self.start()
             return float(self._asked(wanted, "evaluation", within_s).get("evaluation_s", 0.0))
-        except NotAnsweredError:
+        except ChildError:
             return 0.0
 
     def end(self) -> None:
-        process, self._process, self._rest = self._process, None, b""
-        if process is not None:
-            process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    with contextlib.suppress(OSError):
-                        stream.close()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
 
     def _command(self) -> list[str]:
-        device = self.subject.device
+        device, words = self.subject.device, [str(os.getpid())]
         if not isinstance(device, CpuCores):
-            return list(COMMAND)
+            return [sys.executable, "-m", MODULE, *words]
         bound = f"import os, runpy; os.sched_setaffinity(0, {list(device.cores)!r}); "
-        run = f"runpy.run_module({COMMAND[-1]!r}, run_name='__main__')"
-        return [sys.executable, "-c", bound + run]
+        run = f"runpy.run_module({MODULE!r}, run_name='__main__')"
+        return [sys.executable, "-c", bound + run, *words]
 
     def _of(self, wanted: Hyperparameters, what: str, within_s: float) -> MeasuredSize:
         self.start()
         try:
             told = self._asked(wanted, what, within_s)
-        except NotAnsweredError as error:
+        except ChildError as error:
             return MeasuredSize(size=size_of(wanted.as_dict()), failure=str(error))
         return MeasuredSize(**told)
 
     def _asked(self, wanted: Hyperparameters, what: str, within_s: float) -> Mapping[str, Any]:
-        self._say(json.dumps({"what": what, "params": wanted.as_dict()}))
-        return self._heard(within_s)
+        return self._answer({"what": what, "params": wanted.as_dict()}, within_s)
 
-    def _say(self, line: str) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
+    def _answer(self, order: Mapping[str, Any], within_s: float) -> Mapping[str, Any]:
+        assert self._child is not None, "it was started"
         try:
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            raise NotAnsweredError(self._last_words()) from None
-
-    def _heard(self, within_s: float) -> Mapping[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        until = time.monotonic() + within_s
-        while b"\n" not in self._rest:
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
-                self.end()
-                raise NotAnsweredError(f"it was not done after {within_s:.0f} s")
-            read = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not read:
-                words = self._last_words()
-                self.end()
-                raise NotAnsweredError(words)
-            self._rest += read
-        line, _, self._rest = self._rest.partition(b"\n")
-        told: dict[str, Any] = json.loads(line)
+            self._child.say(order)
+            told: dict[str, Any] = self._child.hear(within_s)
+        except ChildError:
+            self.end()
+            raise
         if "error" in told:
             self.end()
             raise TunerError(str(told["error"]))
         return told
-
-    def _last_words(self) -> str:
-        said = ""
-        with contextlib.suppress(OSError, ValueError):
-            self._log.seek(0)
-            lines = self._log.read().decode(errors="replace").strip().splitlines()
-            said = lines[-1] if lines else ""
-        return f"the process that measures has died{': ' + said if said else ''}"
 
 
 # The sizes of one search, measured one after the other as long as there is time.
@@ -302,19 +253,6 @@ def _still_true(before: Sequence[MeasuredSize], default: MeasuredSize) -> dict[s
 
 STEP = 16
 """The answer is right to a sixteenth of itself."""
-FIT_S = 300.0
-
-
-class Tries(Protocol):
-    """Says whether a configuration fits."""
-
-    windows: int
-
-    def fits(self, wanted: Hyperparameters, *, within_s: float) -> bool:
-        """Whatever dies of it, the caller does not."""
-
-    def end(self) -> None:
-        """Have the next one tried in a fresh process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,37 +266,37 @@ class LargestBatch:
     tries: int
 
 
-def _look_after(process: Tries, network: Hyperparameters, fits: int) -> None:
-    """What ran out of memory may fit nothing any more, in a library's state or a device's context:
-    a process that cannot do again what it could is given up.
-    """
-    known = dataclasses.replace(network, batch_size=fits)
-    if not fits or not process.fits(known, within_s=FIT_S):
-        process.end()
-
-
-def largest_batch(process: Tries, network: Hyperparameters, *, windows: int) -> LargestBatch:
+def largest_batch(
+    fits: Callable[[Hyperparameters], bool],
+    forget: Callable[[], None],
+    network: Hyperparameters,
+    *,
+    windows: int,
+) -> LargestBatch:
     """Of this network: doubled until one does not fit, then halved between.
 
     Args:
-        process: that tries.
+        fits: whether a configuration does; whatever dies of it, the caller does not.
+        forget: has the next one tried in a fresh process.
         network: its own batch size is where it begins.
         windows: of training: no batch holds more.
     """
-    fits, too_large, tries = 0, None, 0
+    most, too_large, tries = 0, None, 0
     batch = min(network.batch_size, windows)
-    while too_large is None or too_large - fits > max(1, fits // STEP):
+    while too_large is None or too_large - most > max(1, most // STEP):
         tries += 1
-        wanted = dataclasses.replace(network, batch_size=batch)
-        if process.fits(wanted, within_s=FIT_S):
-            fits = batch
+        if fits(dataclasses.replace(network, batch_size=batch)):
+            most = batch
         else:
             too_large = batch
-            _look_after(process, network, fits)
-        if fits >= windows or too_large == 1:
+            # What ran out of memory may fit nothing any more, in a library's state or a device's
+            # context: a process that cannot do again what it could is given up.
+            if not most or not fits(dataclasses.replace(network, batch_size=most)):
+                forget()
+        if most >= windows or too_large == 1:
             break
-        batch = min(2 * fits, windows) if too_large is None else max(1, (fits + too_large) // 2)
-    return LargestBatch(fits=fits, too_large=too_large, tries=tries)
+        batch = min(2 * most, windows) if too_large is None else max(1, (most + too_large) // 2)
+    return LargestBatch(fits=most, too_large=too_large, tries=tries)
 
 
 def largest_batches(process: MeasuringProcess, windows: int) -> dict[str, dict[str, Any]]:
@@ -375,7 +313,8 @@ def largest_batches(process: MeasuringProcess, windows: int) -> dict[str, dict[s
     sizes = [key_of(size_of(each.as_dict())) for each in networks.values()]
     if sizes[0] == sizes[1]:
         del networks["the largest network"]
-    return {
-        name: dataclasses.asdict(largest_batch(process, network, windows=windows))
-        for name, network in networks.items()
-    }
+    found = {}
+    for name, network in networks.items():
+        largest_of = largest_batch(process.fits, process.end, network, windows=windows)
+        found[name] = dataclasses.asdict(largest_of)
+    return found

@@ -11,31 +11,26 @@ import contextlib
 import dataclasses
 import gc
 import json
-import os
-import resource
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
 
 import torch
 
-from tuner.config import Backend, Hyperparameters, RunConfig, StopReason
+from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError, first_line
 from tuner.estimate.cost_model import size_of, steps_of_epoch
 from tuner.estimate.size_costs import MeasuredSize
+from tuner.files.child import Orders
 from tuner.models.fault import FAULTS, on_one_line, out_of_memory
 from tuner.models.registry import build_model
 from tuner.training.clock import arithmetic, seeded, synchronizer
-from tuner.training.engines.choose import make_engine
+from tuner.training.engines.choose import make_engine, what_auto_means
 from tuner.training.engines.eager import Engine
-from tuner.training.engines.measure import what_auto_means
 from tuner.training.fit import check_settings
 from tuner.training.run_state import peak_memory_of_process
-from tuner.worker.process import end_with
 
 # What an epoch of one size takes, from some of its batches; and what memory.
 
@@ -215,19 +210,18 @@ def _give_back(device: torch.device) -> None:
 
 def main() -> None:
     began = time.perf_counter()
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a class of the user's may print
+    orders = Orders(int(sys.argv[1]))  # who asks holds the device's lock, and that ends with it
     try:
-        _serve(began, answers)
+        _serve(began, orders)
     except TunerError as error:
-        _tell(answers, {"error": str(error)})
+        orders.answer({"error": str(error)})
     except FAULTS as error:  # whatever a network raises: it is told in one line
-        _tell(answers, {"error": on_one_line(error)})
+        orders.answer({"error": on_one_line(error)})
 
 
-def _serve(began: float, answers: IO[str]) -> None:
-    first = json.loads(sys.stdin.readline())
-    end_with(first["parent"], signal.SIGKILL)  # who asks holds the device's lock, and that ends
+def _serve(began: float, orders: Orders) -> None:
+    told = iter(orders)
+    first = next(told)
 
     from tuner.data.prepare import prepare
     from tuner.data.task import Task
@@ -243,11 +237,9 @@ def _serve(began: float, answers: IO[str]) -> None:
     if first["cores"]:
         torch.set_num_threads(len(first["cores"]))
     data = to_device(prepared, "cpu" if first["cores"] else "cuda:0")
-    told = {"windows": len(data.train), "torch_version": torch.__version__}
-    _tell(answers, told | {"start_s": time.perf_counter() - began})
-    fresh = True
-    for line in sys.stdin:
-        order: dict[str, Any] = json.loads(line)
+    ready = {"windows": len(data.train), "torch_version": torch.__version__}
+    orders.answer(ready | {"start_s": time.perf_counter() - began})
+    for order in told:
         wanted = definition.hyperparameters(order["params"])
         config = run_config(definition, wanted, 0)
         seen = data.seeing(wanted.input_size)
@@ -257,52 +249,11 @@ def _serve(began: float, answers: IO[str]) -> None:
             evaluate(model, seen)  # the first waits for what libraries load once
             since = time.perf_counter()
             evaluate(model, seen)
-            _tell(answers, {"evaluation_s": time.perf_counter() - since})
+            orders.answer({"evaluation_s": time.perf_counter() - since})
             del model
             continue
-        if order["what"] == "time":
-            found = measure_size(config, seen)
-        else:
-            if fresh and first["most_bytes"] is not None:  # what libraries take, it has by then
-                measure_size(run_config(definition, definition.defaults, 0), data, timed=False)
-            fresh = False
-            with _at_most(first["most_bytes"]):
-                found = _fitted(lambda: measure_size(config, seen, timed=False), wanted)  # noqa: B023
-        _tell(answers, dataclasses.asdict(found))
-
-
-def _fitted(measure: Callable[[], MeasuredSize], wanted: Hyperparameters) -> MeasuredSize:
-    """What fails for want of memory may say so in words of its own, as a library's primitive that
-    could not be made. The default has been trained by then: it is the size that does not fit.
-    """
-    try:
-        return measure()
-    except RuntimeError as error:
-        return MeasuredSize(size=size_of(wanted.as_dict()), failure=first_line(error))
-
-
-@contextlib.contextmanager
-def _at_most(most_bytes: int | None) -> Iterator[None]:
-    """More than this is refused to this process: else the kernel would end some other one, too."""
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    if most_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (_taken_bytes() + most_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
-def _taken_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) << 10
-    return 0
-
-
-def _tell(answers: IO[str], document: dict[str, Any]) -> None:
-    answers.write(json.dumps(document) + "\n")
-    answers.flush()
+        found = measure_size(config, seen, timed=order["what"] == "time")
+        orders.answer(dataclasses.asdict(found))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 from tuner.estimate.cost_model import Foretold, Size, key_of, size_of, sizes_of
 from tuner.estimate.foretold import HOUR_S, SearchForetold, elapsed, money, together
 from tuner.estimate.size_costs import SizeCosts
+from tuner.files.plain import in_json
 from tuner.search.methods import method_of
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.margin import CONFIRMATION_SEEDS
@@ -23,10 +24,6 @@ CONFIRMED = Foretold(low=1.2, middle=2.0, high=2.5)
 """What a confirmation of one search takes, in runs of the default on all its seeds: the default,
 and beside it nothing, where that stands, or up to three configurations that are faster. Of 45
 that were recorded (benchmarks/retune) 39 took so much."""
-ABLATED = Foretold(low=0.8, middle=2.8, high=3.7)
-"""What the ablation of what one search recommends takes, in runs of the default on all its seeds.
-Of 30 that were recorded 24 took 3.0 to 4.2; six searches recommended the default, or nothing that
-an ablation is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +33,10 @@ class Stages:
     search: Foretold
     reevaluation: Foretold
     confirmation: Foretold
-    ablation: Foretold | None = None
-    """None where nobody asks for it."""
 
     @property
     def whole(self) -> Foretold:
-        parts = [self.search, self.reevaluation, self.confirmation]
-        if self.ablation is not None:
-            parts.append(self.ablation)
-        return together(parts, alike=True)
+        return together([self.search, self.reevaluation, self.confirmation], alike=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +53,6 @@ def stages_of(
     *,
     sampler: str = "auto",
     seeds: int = CONFIRMATION_SEEDS,
-    ablated_seeds: int | None = None,
     budget_s: float | None = None,
     over: Over | None = None,
 ) -> Stages:
@@ -72,7 +63,6 @@ def stages_of(
         searches: those that trials are to come of, one at least.
         sampler: that chooses.
         seeds: of a confirmation.
-        ablated_seeds: of an ablation; None: there is none.
         budget_s: for all searches and their re-evaluation.
         over: the others.
     """
@@ -88,19 +78,8 @@ def stages_of(
     return Stages(
         search=searched,
         reevaluation=again,
-        confirmation=_on_seeds(runs, seeds, CONFIRMED),
-        ablation=None if ablated_seeds is None else _on_seeds(runs, ablated_seeds, ABLATED),
+        confirmation=together([CONFIRMED.times(seeds).by(each) for each in runs]),
     )
-
-
-def _on_seeds(runs: Sequence[Foretold], seeds: int, times: Foretold) -> Foretold:
-    """Of each search, so many times a run of its default on every seed."""
-    return together([times.times(seeds).by(each) for each in runs])
-
-
-def plain(found: Foretold | None) -> dict[str, float] | None:
-    """As a document has it."""
-    return None if found is None else found.as_dict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +96,7 @@ class SizeRow:
     def as_dict(self) -> dict[str, Any]:
         return {
             "size": dict(self.size),
-            "epoch_s": plain(self.epoch),
-            "setup_s": plain(self.setup),
-            "peak_bytes": plain(self.peak),
-            "measured": self.measured,
+            **in_json(self, "measured", epoch_s="epoch", setup_s="setup", peak_bytes="peak"),
             "failure": self.failure or None,
         }
 
@@ -148,31 +124,19 @@ class VariantEstimate:
     def as_dict(self) -> dict[str, Any]:
         found = self.search
         return {
-            "variant": self.variant,
-            "doubts": list(self.doubts),
+            **in_json(self, "variant", "doubts", "sizes", largest_batch="largest"),
             "measured_sizes": sum(row.measured for row in self.sizes),
-            "by_trials": self.costs.from_trials,
-            "start_s": self.costs.start_s,
-            "evaluation_s": self.costs.evaluation_s,
-            "built_s": self.costs.built_s,
-            "epoch_s": found.epoch.as_dict(),
-            "trial_s": found.trial.as_dict(),
-            "default_run_s": found.default_run.as_dict(),
+            **in_json(self.costs, "start_s", "evaluation_s", "built_s", by_trials="from_trials"),
+            **in_json(found, epoch_s="epoch", trial_s="trial", default_run_s="default_run"),
             **_plain(found),
             "searches": [_plain(each) for each in self.searches],
             "recorded_searches": found.searches,
-            "largest_batch": {name: dict(each) for name, each in self.largest.items()},
-            "sizes": [row.as_dict() for row in self.sizes],
         }
 
 
 def _plain(found: SearchForetold) -> dict[str, Any]:
-    return {
-        "search_s": found.search.as_dict(),
-        "trials": found.trials,
-        "trials_bought": plain(found.bought),
-        "trials_ended": found.ended,
-    }
+    names = {"search_s": "search", "trials_bought": "bought", "trials_ended": "ended"}
+    return in_json(found, "trials", **names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,22 +171,15 @@ class Estimate:
     def as_dict(self) -> dict[str, Any]:
         stages, retune = self.stages, None
         if stages is not None:
-            retune = {
-                "searches": self.searches,
-                "search_s": stages.search.as_dict(),
-                "reevaluation_s": stages.reevaluation.as_dict(),
-                "confirmation_s": stages.confirmation.as_dict(),
-                "ablation_s": plain(stages.ablation),
-            }
+            each = ("search", "reevaluation", "confirmation")
+            taken = in_json(stages, **{f"{name}_s": name for name in each})
+            retune = {"searches": self.searches, **taken}
         return {
-            "device": self.device_model,
-            "devices": self.devices,
-            "variants": [each.as_dict() for each in self.variants],
+            **in_json(self, "devices", "variants", "money", device="device_model"),
             "retune": retune,
             "gpu_hours": self.device_s.times(1 / HOUR_S).as_dict(),
             "elapsed_hours": self.elapsed_s.times(1 / HOUR_S).as_dict(),
             "price_per_gpu_hour": self.price_per_hour,
-            "money": plain(self.money),
         }
 
 
@@ -322,12 +279,9 @@ def _two_digits(number: float) -> int:
 
 def retune_line(stages: Stages, *, devices: int) -> str:
     """What a retune says before it begins: what follows its searches."""
-    ablation = ""
-    if stages.ablation is not None:
-        ablation = f" and its ablation {range_in_words(stages.ablation)}"
     return (
         f"foretold: the whole retune takes {device_time_in_words(stages.whole, devices)}, its "
-        f"confirmation {range_in_words(stages.confirmation)}{ablation} of that"
+        f"confirmation {range_in_words(stages.confirmation)} of that"
     )
 
 

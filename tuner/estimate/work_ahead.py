@@ -11,6 +11,7 @@ what the few recorded ones that a search is foretold from differ by says no more
 from __future__ import annotations
 
 import functools
+import gzip
 import json
 import math
 from collections.abc import Sequence
@@ -20,13 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from tuner.config import TrainingSettings
-from tuner.estimate.cost_model import Z80
+from tuner.estimate.cost_model import Foretold
 
 # How many epochs the trials of recorded searches took, and of which sizes: the table beside this
 # file, which benchmarks/estimate/recorded.py makes from the committed exports.
 
 
-TABLE = Path(__file__).with_name("recorded_searches.json")
+TABLE = Path(__file__).with_name("recorded_searches.json.gz")
 AS_RECORDED = (
     "name", "variant", "repeats", "prune", "pruned_share", "max_epochs", "patience", "default_cut",
 )  # fmt: skip
@@ -123,7 +124,7 @@ class RecordedSearch:
 @functools.cache
 def recorded_searches() -> tuple[RecordedSearch, ...]:
     """All that are committed."""
-    rows = json.loads(TABLE.read_text(encoding="utf-8"))
+    rows = json.loads(gzip.decompress(TABLE.read_bytes()))
     found = []
     for row in rows:
         trials = np.array(row["trials"], dtype=float)
@@ -193,16 +194,8 @@ class WorkAhead:
     """Of each of those (trials to come,): seconds of every trial."""
 
     @property
-    def middle(self) -> float:
-        return math.exp(self.log_seconds)
-
-    @property
-    def low(self) -> float:
-        return math.exp(self.log_seconds - Z80 * self.spread)
-
-    @property
-    def high(self) -> float:
-        return math.exp(self.log_seconds + Z80 * self.spread)
+    def seconds(self) -> Foretold:
+        return Foretold.around(self.log_seconds, self.spread)
 
 
 def work_ahead(

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tuner.config import library_class, names_own_code
 from tuner.data.source_kinds import LATER
 from tuner.errors import UsageError
-from tuner.export.as_python import IN_TORCHS_WORDS, OWN_IMPORTS, built_by, sizes_given
+from tuner.export.as_python import IN_TORCHS_WORDS, OWN_IMPORTS, built_by
 from tuner.export.best_config import BestConfig, refuse_untrainable
 from tuner.export.bundle import Name, bundle
 from tuner.export.script_text import comment, literal, users_class
-from tuner.models.names import library_class, names_own_code
+from tuner.files.plain import in_json
 
 DARTS = "tuner.export.darts_training"
 
@@ -105,7 +106,7 @@ def render(config: BestConfig) -> str:
     what = "darts' own network is the same function as this variant's."
     model = config.architecture.model
     if model != "original":
-        built, parts = built_by(config, {name: name for name in sizes_given(config)})
+        built, parts = built_by(config, {name: name for name in config.hyperparameters.sizes})
         roots += [(DARTS, "NetworkModule"), *parts]
         found, module, own_norm = "", "_TSMixerModule", "True"
         what = "The variant's network takes the place of darts' own."
@@ -138,16 +139,12 @@ def render(config: BestConfig) -> str:
 
 def settings_lines(config: BestConfig) -> str:
     """The fields of a `Job`, one a line."""
-    plain = config.training.protocol()
     settings = ("max_epochs", "patience", "min_delta", "gradient_clip", "learning_rate_decay")
     hyperparameters = ("learning_rate", "weight_decay", "batch_size", "dropout", "hidden_size")
     given: dict[str, Any] = {
-        **{name: getattr(config.hyperparameters, name) for name in hyperparameters},
-        **{name: plain[name] for name in settings},
-        "precision": str(config.training.precision.value),
-        "accumulate": config.accumulate,
-        "validate_every": config.training.validate_every,
-        "input_size": config.shapes.input_size,
+        **in_json(config.hyperparameters, *hyperparameters),
+        **in_json(config.training, *settings, "validate_every", precision="precision.value"),
+        **in_json(config, "accumulate", input_size="shapes.input_size"),
         "seed": config.provenance["seeds"][0],
     }
     task = "".join(

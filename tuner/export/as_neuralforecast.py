@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tuner.config import library_class
 from tuner.export.best_config import BestConfig, library_arguments
 from tuner.export.script_text import comment, literal
-from tuner.models.names import library_class
 from tuner.models.of_neuralforecast.library_source import QUANTILES_FIRST
 from tuner.models.registry import check_name
 

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from tuner.config import LossTerm, TrainingSettings
+from tuner.config import LossTerm, TrainingSettings, library_class, names_own_code
 from tuner.export.best_config import BestConfig
 from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.script_text import comment, literal, users_class
-from tuner.models.names import library_class, names_own_code
 from tuner.models.readings import reading_of
 from tuner.models.registry import check_name
 
@@ -144,7 +143,7 @@ def render_network(config: BestConfig) -> str:
     Raises:
         UsageError: a built-in variant that this tuner does not have.
     """
-    sizes = {name: literal(getattr(config.hyperparameters, name)) for name in sizes_given(config)}
+    sizes = {name: literal(value) for name, value in config.hyperparameters.sizes.items()}
     built, roots = built_by(config, sizes)
     made = bundle([("tuner.config", "ModelShapes"), *roots], instead=IN_TORCHS_WORDS)
     own_class = names_own_code(config.architecture.model)
@@ -166,18 +165,12 @@ def render_network(config: BestConfig) -> str:
     )
 
 
-def sizes_given(config: BestConfig) -> list[str]:
-    """Of `hidden_size` and `dropout`, those that the network is built with."""
-    both = ("hidden_size", "dropout")
-    return [name for name in both if getattr(config.hyperparameters, name) is not None]
-
-
 def built_by(config: BestConfig, sizes: Mapping[str, str]) -> tuple[str, list[Name]]:
     """The expression that builds the network for `shapes`, and what it needs of this package.
 
     Args:
         config: whose network it is.
-        sizes: an expression for each of `sizes_given`.
+        sizes: an expression for each of its hyperparameters' `sizes`.
 
     Raises:
         UsageError: a built-in variant that this tuner does not have.

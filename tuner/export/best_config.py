@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tuner.config import (
+    LIBRARY,
     Architecture,
     Hyperparameters,
     LossTerm,
@@ -17,12 +18,13 @@ from tuner.config import (
     Precision,
     TrainingSettings,
     Value,
+    library_class,
+    names_own_code,
     shapes_seen,
 )
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
-from tuner.files.kinds import In
-from tuner.models.names import LIBRARY, library_class, names_own_code
+from tuner.files.plain import in_json
 from tuner.models.of_neuralforecast.library_source import (
     QUANTILES_FIRST,
     constructor_arguments,
@@ -31,10 +33,7 @@ from tuner.models.of_neuralforecast.library_source import (
 )
 from tuner.models.readings import reading_of
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.membership import Membership, seeds_of
-from tuner.study.results import TrialRecord, loses
-from tuner.study.throughput import windows_of_an_epoch
-from tuner.version import __version__
+from tuner.study.results import loses
 
 if TYPE_CHECKING:
     from torch import nn
@@ -71,6 +70,11 @@ class BestConfig:
     `why` is a sentence of all this, and `notes` is what else to know. `source` is where a task file
     says the data is and in what dialect it is written; empty where no file was named. `baselines`
     are the MQL of forecasts without a network by the study's objective, `test_baselines` by test.
+
+    >>> from tuner import load_best
+    >>> best = load_best(study="quick", pick="knee", storage="sqlite:///quick.db")
+    >>> best.build_model().training
+    True
     """
 
     variant: str
@@ -183,152 +187,41 @@ class BestConfig:
             changes: any argument of the model class, such as `futr_exog_list`, `loss` or
                 `max_steps`.
 
-        Which hyperparameter becomes which argument: docs/use-the-best.md.
+        Which hyperparameter becomes which argument: docs/use-the-result.md.
 
         Raises:
             UsageError: the network is a class that only an exported study names: `load_best(...,
                 trust=True)`.
         """
         self.refuse_untrusted()
-        return library_model(self, h=h, n_series=n_series, **changes)
+        import torch
+
+        given = library_arguments(self, h=h, n_series=n_series)
+        given |= {
+            "optimizer": torch.optim.AdamW,
+            "loss": _loss(self.architecture)(quantiles=list(self.definition.task["quantiles"])),
+        }
+        if "lr_scheduler_kwargs" in given:
+            given["lr_scheduler"] = torch.optim.lr_scheduler.ExponentialLR
+        if "loss" in changes:
+            given["gradient_clip_val"] = self.training.gradient_clip
+        return _class_of(self.architecture)(**given | changes)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of `tuner best --format json`."""
         return {
-            "variant": self.variant,
-            "task": self.task,
-            "study": self.study,
-            "trial": self.trial,
-            "pick": self.pick,
-            "chosen_on": self.chosen_on,
-            "why": self.why,
-            "params": self.params,
-            "values": self.values,
-            "expected": self.expected,
-            "verified": self.verified,
-            "confirmed": self.confirmed,
+            **in_json(self, "variant", "task", "study", "trial", "pick", "chosen_on", "why"),
+            **in_json(self, "params", "values", "expected", "verified", "confirmed"),
             "recommendation": self.recommendation,
             "baselines": self.baselines or None,
             **({"test_baselines": self.test_baselines} if self.test_baselines else {}),
-            "architecture": {
-                "model": self.definition.architecture.model,
-                "settings": dict(self.definition.architecture.settings),
-            },
+            "architecture": in_json(self.definition.architecture, "model", "settings"),
             "training": self.training.protocol(),
             "provenance": self.provenance,
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """How a configuration was chosen, as plain data: the fields of a `BestConfig`."""
-
-    on: str | None = None
-    why: str = ""
-    expected: dict[str, float] | None = None
-    recommendation: dict[str, Any] | None = None
-    notes: tuple[str, ...] = ()
-
-
-NOTHING_SAID = Chosen()
-
-
-def to_config(
-    definition: StudyDefinition,
-    record: TrialRecord,
-    *,
-    study: str,
-    pick: str,
-    membership: Membership | None = None,
-    searches: int = 1,
-    chosen: Chosen = NOTHING_SAID,
-    verified: dict[str, Any] | None = None,
-    unverified: str = "",
-    confirmed: dict[str, Any] | None = None,
-    baselines: Mapping[str, float] | None = None,
-    source: Mapping[str, Any] | None = None,
-    untrusted: str = "",
-) -> BestConfig:
-    """The configuration of one complete trial or several, as `chosen`, in one of the `searches`."""
-    place = membership or Membership(group=study)
-    assert record.values is not None, "a configuration is that of a complete trial"
-    return BestConfig(
-        variant=definition.variant,
-        task=definition.task_name,
-        study=study,
-        trial=record.number,
-        pick=pick,
-        chosen_on=chosen.on,
-        why=chosen.why,
-        expected=chosen.expected,
-        recommendation=chosen.recommendation,
-        notes=chosen.notes,
-        baselines=dict(baselines or {}),
-        params=dict(record.params),
-        values=record.named_values or {},
-        verified=verified,
-        unverified=unverified,
-        confirmed=confirmed,
-        provenance=_provenance(definition, record, place, searches),
-        definition=definition,
-        source=dict(source or {}),
-        untrusted=untrusted,
-    )
-
-
-def _provenance(
-    definition: StudyDefinition, record: TrialRecord, place: Membership, searches: int
-) -> dict[str, Any]:
-    """How, where and on what it was trained."""
-    seeds: list[int] = []
-    for trial in record.each_trial:
-        seeds += seeds_of(
-            trial.recorded,
-            trial.number,
-            repeats=definition.seeds_per_trial,
-            root=place.seed_root,
-        )
-    found = record.recorded.kept_in(In.PROVENANCE) | {
-        "seeds": seeds,
-        "training_windows": windows_of_an_epoch(record.recorded),
-        "group": place.group,
-        "search": place.search,
-        "searches": searches,
-        "draw": place.draw,
-        "data_hash": definition.data_hash,
-        "definition_hash": definition.identity(),
-        "mql_split": definition.mql_split,
-        "ended": record.ended,
-        "exported_by": f"tuner {__version__}",
-    }
-    if definition.objectives[1] != "test_mql" and record.recorded.test_mql is not None:
-        found["test_mql"] = record.recorded.test_mql  # as are figures of fresh seeds
-    if record.recorded.column_test_mql:
-        found["test_mql_of"] = dict(record.recorded.column_test_mql)
-    if record.runs > 1:
-        found |= {"runs": record.runs, "trials": list(record.numbers)}
-    return found
-
-
 # A configuration as a neuralforecast model: the same network, set up to train like the study's.
-
-
-def library_model(
-    config: BestConfig, *, h: int | None = None, n_series: int | None = None, **changes: Any
-) -> Any:
-    """`BestConfig.to_neuralforecast`."""
-    import torch
-
-    given = library_arguments(config, h=h, n_series=n_series)
-    given |= {
-        "optimizer": torch.optim.AdamW,
-        "loss": _loss(config.architecture)(quantiles=list(config.definition.task["quantiles"])),
-    }
-    if "lr_scheduler_kwargs" in given:
-        given["lr_scheduler"] = torch.optim.lr_scheduler.ExponentialLR
-    if "loss" in changes:
-        given["gradient_clip_val"] = config.training.gradient_clip
-    return _class_of(config.architecture)(**given | changes)
 
 
 def _class_of(architecture: Architecture) -> Any:
@@ -374,11 +267,14 @@ def library_arguments(
     refuse_untrainable(config, "neuralforecast")
     task, settings = config.definition.task, dict(config.architecture.settings)
     hyperparameters, training = config.hyperparameters, config.training
+    own = names_own_code(config.architecture.model)
     given: dict[str, Any] = {
         "h": h or task["horizon"],
         "input_size": config.shapes.input_size,
         "n_series": n_series or len(task["target_columns"]),
-        **_network_sizes(config.architecture.model, hyperparameters),
+        # Left out, an own class that takes none would be given the usual ones.
+        **(dict.fromkeys(("hidden_size", "dropout")) if own else {}),
+        **hyperparameters.sizes,
         "learning_rate": hyperparameters.learning_rate,
         "optimizer_kwargs": {"weight_decay": hyperparameters.weight_decay},
         "windows_batch_size": hyperparameters.batch_size * config.accumulate,
@@ -422,16 +318,6 @@ def refuse_untrainable(config: BestConfig, library: str) -> None:
         raise UsageError(
             f"the study checkpoints activations, which {library} does not; use --format python"
         )
-
-
-def _network_sizes(model: str, hyperparameters: Hyperparameters) -> dict[str, Any]:
-    """Of `hidden_size` and `dropout`, those that the configuration has; None is for a class of the
-    user's own that takes none: left out, it would be given the usual ones.
-    """
-    both = {"hidden_size": hyperparameters.hidden_size, "dropout": hyperparameters.dropout}
-    if names_own_code(model):
-        return both
-    return {name: value for name, value in both.items() if value is not None}
 
 
 def of_class(name: str, given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

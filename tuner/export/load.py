@@ -8,25 +8,36 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tuner.data.task import Task, load_task
+from tuner.data.task import load_task
 from tuner.errors import TunerError, UsageError
-from tuner.export.best_config import BestConfig, to_config
-from tuner.export.pick import SAME_QUALITY, Asked, Picked, how_chosen, pick_of_group
+from tuner.export.best_config import BestConfig
+from tuner.export.pick import (
+    SAME_QUALITY,
+    Asked,
+    Picked,
+    of_split,
+    pick_of_group,
+    recommendation_of,
+)
 from tuner.files.arguments import NUMBER, PATH, TEXT, TRUTH, WHOLE, takes_kinds
+from tuner.files.kinds import In
+from tuner.files.plain import in_json
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership, seeds_of
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import open_database
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.archive import is_archive_name, read_archive
 from tuner.study.code import untrusted_origin, with_code
-from tuner.study.group import Group, grouped, searches_of, studies_meant
 from tuner.study.open import open_study
-from tuner.study.results import baselines_of
-from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.study.results import TrialRecord, baselines_of
+from tuner.study.snapshot import Group, StudySnapshot, grouped, searches_of, snapshot, studies_meant
+from tuner.study.throughput import windows_of_an_epoch
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.confirmed_words import confirmed_sentence
+from tuner.verdict.reasons import confirmed_sentence
 from tuner.verdict.verified import verified_in
+from tuner.version import __version__
 
 DEFAULT_TASK = "etth"
 _FLAG = re.compile(
@@ -83,6 +94,10 @@ def load_best(
         UsageError: an unknown name, a value of another type, or words that exclude each other.
         TunerError: too few trials yet, nothing within the bounds, or a trial without a result.
         StorageError: the database cannot be read.
+
+    >>> best = load_best(study="quick", pick="knee", storage="sqlite:///quick.db")
+    >>> sorted(best.params)
+    ['batch_size', 'dropout', 'hidden_size', 'learning_rate', 'weight_decay']
     """
     variant, task = None if variant is None else str(variant), str(task)
     storage, against = (None if each is None else str(each) for each in (storage, against))
@@ -113,8 +128,10 @@ def best_of(
     """The same for a command: what it raises names flags."""
     described = load_task(task)
     found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
-    config = _config(found, pick_of_group(found, wanted, lambda n: _reference(n, task, storage)))
-    config = dataclasses.replace(config, source=_source(described, found.definition))
+    search, picked = pick_of_group(found, wanted, lambda n: _reference(n, task, storage))
+    config = config_of(search, picked, searches=found.size)
+    if described.definition() == found.definition.task:  # it says where the study's data lies
+        config = dataclasses.replace(config, source=described.source.model_dump(mode="json"))
     if not config.definition.own_code:
         return config
     if storage is not None and is_archive(storage):
@@ -143,27 +160,68 @@ def _with_code(config: BestConfig, storage: str, *, trust: bool) -> BestConfig:
     return dataclasses.replace(config, definition=definition)
 
 
-def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> BestConfig:
+def config_of(study: StudySnapshot, picked: Picked, *, searches: int = 1) -> BestConfig:
     """What was picked of one of the searches, with what its study says of it."""
-    study, picked = of
-    number = study.configuration(picked.record.number).number
-    fresh = verified_in(study).get(number)
-    records, error = study.results.records, study.definition.objectives[1]
-    config = to_config(
-        study.definition,
-        picked.record,
+    definition, record, expected = study.definition, picked.record, picked.expected
+    assert record.values is not None, "a configuration is that of a complete trial"
+    number = study.configuration(record.number).number
+    fresh, records = verified_in(study).get(number), study.results.records
+    clock, error = definition.objectives
+    return BestConfig(
+        variant=definition.variant,
+        task=definition.task_name,
         study=study.name,
-        membership=study.membership,
-        searches=found.size,
+        trial=record.number,
         pick=picked.pick,
-        chosen=how_chosen(picked, study.definition.objectives),
+        chosen_on=None if picked.chosen_on is None else picked.chosen_on.value,
+        why=of_split(picked.why, error),
+        notes=tuple(of_split(each, error) for each in picked.notes),
+        expected=None
+        if expected is None
+        else {clock: expected.seconds, error: expected.mql, "runs": expected.runs},
+        recommendation=recommendation_of(picked, definition.objectives),
+        params=dict(record.params),
+        values=record.named_values or {},
         verified=None if fresh is None else fresh.as_dict(),
         unverified="" if fresh is None else fresh.without_figures,
         confirmed=_confirmed(study, number),
         baselines=baselines_of(records, error),
+        test_baselines={} if error == "test_mql" else baselines_of(records, "test_mql"),
+        provenance=_provenance(definition, record, study.membership, searches),
+        definition=definition,
     )
-    of_test = {} if error == "test_mql" else baselines_of(records, "test_mql")
-    return dataclasses.replace(config, test_baselines=of_test)
+
+
+def _provenance(
+    definition: StudyDefinition, record: TrialRecord, place: Membership, searches: int
+) -> dict[str, Any]:
+    """How, where and on what it was trained."""
+    seeds: list[int] = []
+    for trial in record.each_trial:
+        seeds += seeds_of(
+            trial.recorded,
+            trial.number,
+            repeats=definition.seeds_per_trial,
+            root=place.seed_root,
+        )
+    found = record.recorded.kept_in(In.PROVENANCE) | {
+        "seeds": seeds,
+        "training_windows": windows_of_an_epoch(record.recorded),
+        **in_json(place, "group", "search", "draw"),
+        "searches": searches,
+        "data_hash": definition.data_hash,
+        "definition_hash": definition.identity(),
+        "mql_split": definition.mql_split,
+        "ended": record.ended,
+        "exported_by": f"tuner {__version__}",
+    }
+    if definition.objectives[1] != "test_mql" and record.recorded.test_mql is not None:
+        found["test_mql"] = record.recorded.test_mql  # as are figures of fresh seeds
+    if record.recorded.column_test_mql:
+        found["test_mql_of"] = dict(record.recorded.column_test_mql)
+    if record.runs > 1:
+        found |= {"runs": record.runs, "trials": list(record.numbers)}
+    return found
 
 
 def _reference(name: str, task: str, storage: str | None) -> StudySnapshot:
@@ -272,15 +330,6 @@ def _confirmed(found: StudySnapshot, trial: int) -> dict[str, Any] | None:
     if there is None or trial not in there.frozen.trials():
         return None
     return there.as_dict() | {"sentence": confirmed_sentence(there, name=found.name)}
-
-
-def _source(described: Task, definition: StudyDefinition) -> dict[str, Any]:
-    """Where the data lies, if the task that was named is the study's."""
-    return (
-        described.source.model_dump(mode="json")
-        if described.definition() == definition.task
-        else {}
-    )
 
 
 def _wanted(variant: str, held: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,27 +10,24 @@ from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.config import Values
 from tuner.errors import TunerError, UsageError, unknown_name
-from tuner.export.best_config import Chosen
+from tuner.files.plain import in_json
 from tuner.spec.margin import checked_margin
 from tuner.spec.objectives import axis_title
 from tuner.spec.pareto import Point, front_indices, knee_index
-from tuner.study.group import Group
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.study.snapshot import StudySnapshot
+from tuner.study.snapshot import Group, StudySnapshot
 from tuner.verdict.lacking import nothing_verified
-from tuner.verdict.no_answer import NoAnswerError, in_words
 from tuner.verdict.picks import UNBOUNDED, Bounds, bounds_in_words, excess, picks_expected
 from tuner.verdict.reasons import because_of_answer, because_of_front, nothing_expected
-from tuner.verdict.recommendation import model_of
+from tuner.verdict.recommendation import NoAnswerError, in_words, model_of
 from tuner.verdict.runs_model import (
     Estimate,
     Front,
     RunsModel,
-    Values,
     expected_front,
     front_of_runs,
-    single_front,
     verified_front,
 )
 from tuner.verdict.same_quality import Answer, recommended, recommended_against
@@ -230,11 +228,13 @@ def _same_quality(
     study: StudySnapshot, wanted: Asked, read_reference: Callable[[str], StudySnapshot]
 ) -> Picked:
     margin = study.policy.counted_margin if wanted.margin is None else float(wanted.margin)
-    model, own = model_of(study), None
+    model = model_of(study)
+    own: Answer | None = None
     if wanted.against is None:
         answer = recommended(study, model, margin=margin, bounds=wanted.bounds)
     else:
-        own = _own(study, model, margin, wanted.bounds)
+        with contextlib.suppress(NoAnswerError):
+            own = recommended(study, model, margin=margin, bounds=wanted.bounds)
         try:
             reference = read_reference(wanted.against)
             answer = recommended_against(
@@ -258,15 +258,6 @@ def _same_quality(
         own=own,
         notes=(why,) if answer.default_stands or own is not None else (),
     )
-
-
-def _own(
-    study: StudySnapshot, model: RunsModel | None, margin: float, bounds: Bounds
-) -> Answer | None:
-    try:
-        return recommended(study, model, margin=margin, bounds=bounds)
-    except NoAnswerError:
-        return None
 
 
 def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
@@ -333,7 +324,7 @@ def _front(study: StudySnapshot, values: Values, model: RunsModel | None) -> Fro
     if model is not None:
         return expected_front(study, model)
     if values is Values.SINGLE:
-        return single_front(study)
+        return front_of_runs(study.results)
     front = verified_front(study)
     if not front.points:
         raise TunerError(f"{nothing_verified(study)}. Or say --values expected")
@@ -352,51 +343,28 @@ def _expected(model: RunsModel, trial: int) -> Expected | None:
 # How a configuration was chosen, as the plain data that every written form carries.
 
 
-def how_chosen(picked: Picked, objectives: Sequence[str]) -> Chosen:
-    """`objectives` are the study's, which name seconds and MQL."""
-    clock, error = objectives
-    expected = picked.expected
-    return Chosen(
-        on=None if picked.chosen_on is None else picked.chosen_on.value,
-        why=_of_split(picked.why, error),
-        expected=None
-        if expected is None
-        else {clock: expected.seconds, error: expected.mql, "runs": expected.runs},
-        recommendation=None
-        if picked.answer is None
-        else _recommendation(picked.answer, picked.own, objectives),
-        notes=tuple(_of_split(n, error) for n in picked.notes),
-    )
-
-
-def _of_split(said: str, error: str) -> str:
+def of_split(said: str, error: str) -> str:
     """With whose MQL it speaks of, where that is not the test split's."""
     if "MQL" not in said or error == "test_mql":
         return said
     return f"{said.removesuffix('.')}. Each MQL in this is a {axis_title(error)}."
 
 
-def _recommendation(
-    answer: Answer, own: Answer | None, objectives: Sequence[str]
-) -> dict[str, Any]:
+def recommendation_of(picked: Picked, objectives: Sequence[str]) -> dict[str, Any] | None:
+    """What it was held against; `objectives` are the study's, which name seconds and MQL."""
+    answer, own = picked.answer, picked.own
+    if answer is None:
+        return None
     level = answer.against
     return {
-        "margin": answer.margin,
+        **in_json(answer, "margin", "sure_enough", "least_runs", "default_stands"),
         "chance": answer.chosen.chance,
-        "sure_enough": answer.sure_enough,
-        "least_runs": answer.least_runs,
-        "default_stands": answer.default_stands,
         "default": _estimate(answer.default, objectives),
         "default_cut_at_epochs": answer.cut_at,
         "nearest": _estimate(answer.nearest, objectives),
         "against": level
-        and {
-            "study": level.study,
-            "trial": level.trial,
-            objectives[1]: level.mql,
-            "relative_error": level.error,
-            "cut_at_epochs": level.cut_at,
-        },
+        and in_json(level, "study", "trial", relative_error="error", cut_at_epochs="cut_at")
+        | {objectives[1]: level.mql},
         "own": own
         and (_estimate(own.chosen, objectives) or {}) | {"default_stands": own.default_stands},
     }
@@ -406,13 +374,7 @@ def _estimate(found: Estimate | None, objectives: Sequence[str]) -> dict[str, An
     if found is None:
         return None
     clock, error = objectives
-    return {
-        "trial": found.trial,
-        clock: found.seconds,
-        error: found.mql,
-        "chance": found.chance,
-        "runs": found.runs,
-    }
+    return {clock: found.seconds, error: found.mql} | in_json(found, "trial", "chance", "runs")
 
 
 # Which trial of which search: what each search of a group gives, and the one of these.

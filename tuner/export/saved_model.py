@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
 
-from tuner.config import Architecture, Hyperparameters, LossTerm, shapes_seen
+from tuner.config import Architecture, Hyperparameters, LossTerm, names_own_code, shapes_seen
 from tuner.data.prepare import PreparedData
 from tuner.data.recent_rows import Scaling, id_column, last_windows, step_named, time_column
 from tuner.data.task import Task, shapes, task_of
@@ -35,16 +35,15 @@ from tuner.files.plain import (
     Digest,
     Loose,
     PlainTable,
-    Strict,
     Text,
     excerpt,
     explained,
     harmless_data,
     read_json,
 )
-from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.models.registry import build_model
-from tuner.spec.configuration import Configuration
+from tuner.spec.definition import StoredNetwork
+from tuner.spec.space import Configuration
 from tuner.training.quantile_loss import rearranged
 from tuner.version import __version__
 
@@ -58,13 +57,6 @@ if TYPE_CHECKING:
 
 Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
 Row = tuple[Figure, ...]
-
-
-class CardNetwork(Strict):
-    """An `Architecture`."""
-
-    model: NetworkName
-    settings: NetworkSettings = Field(default_factory=dict)
 
 
 class CardScaling(Loose):
@@ -84,7 +76,7 @@ class Card(Loose):
     """As much of a card as loading reads; the rest says how the training went."""
 
     format: Literal[1]
-    architecture: CardNetwork
+    architecture: StoredNetwork
     hyperparameters: Configuration
     shapes: dict[str, int]
     task: PlainTable
@@ -103,7 +95,7 @@ class Card(Loose):
         expected = shapes(task)
         if self.shapes != expected.sizes():
             raise ValueError("shapes are not those of its task")
-        columns = len(task.target_columns) + len(task.past_covariates) + len(task.future_covariates)
+        columns = len(task.columns)
         for name, rows in (("minimum", self.scaling.minimum), ("scale", self.scaling.scale)):
             if len(rows) != len(self.series) or any(len(row) != columns for row in rows):
                 raise ValueError(
@@ -119,7 +111,12 @@ CARD_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SavedModel:
-    """A trained network with the task it forecasts."""
+    """A trained network with the task it forecasts.
+
+    >>> saved = load_model("model.safetensors")
+    >>> len(saved.predict(pd.read_csv("rows.csv")))  # a row for each step ahead and target
+    18
+    """
 
     model: nn.Module
     card: Mapping[str, Any]
@@ -230,11 +227,7 @@ def describe(
         "quantiles": list(prepared.task.quantiles),
         "series": list(prepared.series),
         "scaling": {
-            "columns": [
-                *prepared.task.target_columns,
-                *prepared.task.past_covariates,
-                *prepared.task.future_covariates,
-            ],
+            "columns": list(prepared.task.columns),
             "minimum": minimum,
             "scale": scale,
         },
@@ -273,9 +266,16 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
         UsageError: no such file, card or device; a class of somebody's own that nobody said to
             trust, or that is no longer there.
         DataError: a damaged file or card, or ones that do not belong together.
+
+    >>> load_model("model.safetensors").model.training
+    False
     """
     refuse_absent_device(device)
-    path = _no_card(Path(path).expanduser())
+    path = Path(path).expanduser()
+    if path == card_path(path):
+        raise UsageError(
+            f"{path}: is where a card lies; name the model beside it, {path.with_suffix(SUFFIX)}"
+        )
     weights, text = _read(path), _read(card_path(path), at_most=CARD_BYTES)
     try:
         card = read_json(text)
@@ -291,7 +291,7 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
         raise DataError(
             f"{card_path(path)}: is no model card of this tuner ({explained(error)})"
         ) from None
-    architecture = Architecture(model=told.architecture.model, settings=told.architecture.settings)
+    architecture = told.architecture.architecture()
     hyperparameters = told.configuration()
     scaling = Scaling(minimum=np.array(told.scaling.minimum), scale=np.array(told.scaling.scale))
     if hashlib.sha256(weights).hexdigest() != told.weights_sha256:
@@ -318,14 +318,6 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
         series=told.series,
         scaling=scaling,
     )
-
-
-def _no_card(path: Path) -> Path:
-    if path == card_path(path):
-        raise UsageError(
-            f"{path}: is where a card lies; name the model beside it, {path.with_suffix(SUFFIX)}"
-        )
-    return path
 
 
 def _read(path: Path, *, at_most: int | None = None) -> bytes:

@@ -7,11 +7,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tuner.config import OBJECTIVES, MqlSplit
+from tuner.config import OBJECTIVES, MqlSplit, names_own_code
 from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig
 from tuner.files.plain import excerpt
-from tuner.models.names import names_own_code
 from tuner.spec.objectives import axis_title
 from tuner.study.results import in_words
 

@@ -5,29 +5,36 @@ with its card.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
-from tuner.config import EXECUTED, Architecture, Hyperparameters, RunConfig, TrainingSettings
+from tuner.config import (
+    EXECUTED,
+    Architecture,
+    Hyperparameters,
+    RunConfig,
+    TrainingSettings,
+    own_code,
+)
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig
 from tuner.export.saved_model import card_path, describe, save_model
-from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
+from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict, in_json
 from tuner.files.toml_file import read_toml, validate
-from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.models.registry import cell_of
-from tuner.spec.configuration import Configuration
+from tuner.spec.definition import StoredNetwork
 from tuner.spec.program import MODEL as PROGRAM
+from tuner.spec.space import Configuration
 from tuner.study.results import loses
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
-from tuner.training.engines.measure import what_auto_means
-from tuner.training.forecast_quality import BaselineScore, ForecastQuality, forecast_quality
+from tuner.training.engines.choose import what_auto_means
+from tuner.training.evaluate import ForecastQuality, forecast_quality
 from tuner.trial.run import git_revision, versions
 
 # What a training needs of a configuration, from a study or from the TOML file it was written to.
@@ -49,8 +56,7 @@ class Recipe:
     def own_code(self) -> tuple[str, ...]:
         """The import strings of the user's code that its training runs."""
         loss = self.training.loss
-        named = [self.architecture.model, *([] if loss is None else [loss.term])]
-        return tuple(each for each in named if names_own_code(each))
+        return own_code(self.architecture.model, *([] if loss is None else [loss.term]))
 
     @property
     def data_hash(self) -> str | None:
@@ -77,11 +83,6 @@ class Recipe:
         )
 
 
-class _Network(Strict):
-    model: NetworkName
-    settings: NetworkSettings = Field(default_factory=dict)
-
-
 class _Provenance(Strict):
     """What of a configuration's origin is read again; the rest is carried along."""
 
@@ -97,7 +98,7 @@ class _File(Strict):
 
     task: Label
     params: Configuration
-    architecture: _Network
+    architecture: StoredNetwork
     training: TrainingSettings = TrainingSettings()
     variant: Prose = ""
     study: Prose = ""
@@ -149,9 +150,7 @@ def read_recipe(path: Path) -> Recipe:
     file = validate(document, _File)
     return Recipe(
         task=file.task,
-        architecture=Architecture(
-            model=file.architecture.model, settings=file.architecture.settings
-        ),
+        architecture=file.architecture.architecture(),
         hyperparameters=file.params.beside(file.architecture.settings, file.training.loss),
         training=file.training,
         origin=file.model_dump(mode="json", exclude_defaults=True),
@@ -173,10 +172,7 @@ class Trained:
         return {
             "seed": self.seed,
             "stopped_by": r.stopped_by.value,
-            "epochs": r.epochs,
-            "best_epoch": r.best_epoch,
-            "val_loss": r.best_val_loss,
-            "wall_clock_s": r.wall_clock_s,
+            **in_json(r, "epochs", "best_epoch", "wall_clock_s", val_loss="best_val_loss"),
             **_scores(self.scores),
             "forecasts": self.quality.as_dict(),
         }
@@ -249,11 +245,11 @@ def best_of(trained: Sequence[Trained]) -> Trained:
     return min(trained, key=lambda each: each.result.best_val_loss)
 
 
-def loses_to(kept: Trained, baselines: Sequence[BaselineScore], series: str | None) -> str:
+def loses_to(kept: Trained, baselines: Mapping[str, Evaluation], series: str | None) -> str:
     """That a forecast without a network is as good on the test split, in a sentence; empty where
     none is. By the task's objective `series`; where it has none, by the mean over all forecasts.
     """
-    known = {each.name: each.evaluation.of_series(series)[0] for each in baselines}
+    known = {name: each.of_series(series)[0] for name, each in baselines.items()}
     return loses(kept.scores.of_series(series)[0], known, "this model")
 
 
@@ -263,7 +259,7 @@ def save_trained(
     prepared: PreparedData,
     trained: Sequence[Trained],
     device: str,
-    baselines: Sequence[BaselineScore] = (),
+    baselines: Mapping[str, Evaluation],
     failed: Sequence[Failed] = (),
 ) -> dict[str, Any]:
     """Write the best of `trained` to `path` with its card, what the `baselines` come to, and which
@@ -280,7 +276,7 @@ def save_trained(
         "chosen": f"lowest validation loss of {len(trained)} seed{'s' if len(trained) > 1 else ''}",
         "seeds": [each.as_dict() for each in trained],
         "failed_seeds": [each.as_dict() for each in failed],
-        "baselines": {each.name: _scores(each.evaluation) for each in baselines},
+        "baselines": {name: _scores(each) for name, each in baselines.items()},
         "loses": loses_to(kept, baselines, prepared.task.objective_series) or None,
         "n_parameters": kept.result.n_parameters,
         "backend": kept.result.backend.value,
@@ -304,12 +300,7 @@ def files_of(path: Path) -> list[str]:
 
 def _scores(scores: Evaluation) -> dict[str, Any]:
     """MQL by series, over all, and by target column where there are several."""
-    found: dict[str, Any] = {
-        "test_mql": dict(scores.test_mql),
-        "test_mql_mean": scores.test_mql_mean,
-        "val_mql": dict(scores.val_mql),
-        "val_mql_mean": scores.val_mql_mean,
-    }
+    found = in_json(scores, "test_mql", "test_mql_mean", "val_mql", "val_mql_mean")
     if scores.test_columns:
-        found |= {"test_mql_of": dict(scores.test_columns), "val_mql_of": dict(scores.val_columns)}
+        found |= in_json(scores, test_mql_of="test_columns", val_mql_of="val_columns")
     return found

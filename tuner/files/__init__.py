@@ -1,3 +1,1 @@
-"""Files: what others wrote, read within limits; what is ours, there whole or not at all; and where
-a user keeps it.
-"""
+"""Files: what others wrote, read within limits; what is ours, whole or absent; a user's folders."""

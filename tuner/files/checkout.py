@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-import subprocess
 from pathlib import Path
+
+from tuner.files.child import SilentError, ran
 
 _FOLDER = Path(__file__).parents[2]  # the package stands at the top of a checkout
 
@@ -28,14 +29,7 @@ def is_edited() -> bool | None:
 
 def _asked(*words: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", *words],
-            cwd=_FOLDER,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
+        done = ran(["git", *words], within_s=10, folder=_FOLDER)
+    except (OSError, SilentError):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.printed if done.code == 0 else None

@@ -132,11 +132,14 @@ def read_regular(path: Path, *, at_most: int) -> bytes:
         return file.read(at_most)
 
 
-def lacks_space(folder: Path, *, probe_bytes: int = 256 << 10) -> bool:
+PROBE_BYTES = 256 << 10
+
+
+def lacks_space(folder: Path) -> bool:
     """Whether a small file finds no room in `folder`, for want of space or by a quota."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix="probe-", suffix=TEMPORARY) as file:
-            file.write(b"\0" * probe_bytes)
+            file.write(bytes(PROBE_BYTES))
             file.flush()
     except OSError as error:
         return error.errno in _FULL

@@ -14,5 +14,5 @@ LOCK_VARIABLE = "TUNER_LOCK_DIR"
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """What a process gets that runs the user's own code: it has no business with the database."""
-    secrets = (STORAGE_VARIABLE, "PGPASSWORD")
+    secrets = (STORAGE_VARIABLE, "PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE")
     return {name: text for name, text in environment.items() if name not in secrets}

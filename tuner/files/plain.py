@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -130,6 +131,28 @@ def read_json(text: str | bytes) -> Any:
     except ValueError:
         return _read_slowly(text)  # which says what is wrong in words of its own
     return data
+
+
+def in_json(record: object, *names: str, **called: str) -> dict[str, Any]:
+    """Fields of a record as JSON has them: `names` by their own, others as they are `called` there
+    (`group="membership.group"`). Of no record each is None.
+    """
+    found = {}
+    for key, path in ({name: name for name in names} | called).items():
+        value: Any = record
+        for name in path.split("."):
+            value = None if value is None else getattr(value, name)
+        found[key] = _in_json(value)
+    return found
+
+
+def _in_json(value: Any) -> Any:
+    for itself in ("as_estimate", "as_dict"):
+        if hasattr(value, itself):
+            return getattr(value, itself)()
+    if isinstance(value, Mapping):
+        return {key: _in_json(each) for key, each in value.items()}
+    return [_in_json(each) for each in value] if isinstance(value, tuple | list) else value
 
 
 def check_plain(data: Any) -> None:

@@ -1,1 +1,1 @@
-"""Our networks inside other people's libraries. Each module imports its library, nothing all."""
+"""Our networks inside other people's libraries. Each module imports one library."""

@@ -1,7 +1,7 @@
 """The elementwise work of a network on a CPU as kernels of our own (`host_kernels.cpp`).
 
 Left to PyTorch, ReLU, dropout, residual and norm pass over a plane ten times and draw random bits
-for every mask, which takes as long as the products (docs/log.md). Here each direction passes over
+for every mask, which takes as long as the products. Here each direction passes over
 it once, a window at a time. A mask is a hash of the element's number under a key of 64 bits, drawn
 from torch's generator for each; its rate is a multiple of 2^-32.
 """
@@ -15,7 +15,6 @@ import hashlib
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.errors import TunerError
+from tuner.files.child import in_words, ran
 from tuner.models.dropout import Elementwise, Stretch
 
 _WORDS = 1 << 32
@@ -274,10 +274,7 @@ def library() -> ctypes.CDLL:
         if not place.exists():
             _build(compiler, place)
         return _typed(ctypes.CDLL(str(place)))
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr or "").strip().splitlines()
-        why = said[0] if said else f"exit status {error.returncode}"
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, TunerError) as error:
         why = " ".join(str(error).split())
     raise TunerError(
         f"the kernels for a CPU could not be built with {compiler}: {why}; use --backend eager"
@@ -313,9 +310,7 @@ def _cache() -> Path:
 
 
 def _key(compiler: str) -> str:
-    version = subprocess.run(
-        [compiler, "--version"], capture_output=True, text=True, check=True, timeout=LONGEST_BUILD_S
-    ).stdout
+    version = _compiled(compiler, "--version")
     parts = [SOURCE.read_text(encoding="utf-8"), version, *OPTIONS, _processor()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
@@ -335,13 +330,15 @@ def _build(compiler: str, place: Path) -> None:
     os.close(handle)
     unfinished = Path(name)
     try:
-        subprocess.run(
-            [compiler, *OPTIONS, "-o", name, str(SOURCE)],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=LONGEST_BUILD_S,
-        )
+        _compiled(compiler, *OPTIONS, "-o", name, str(SOURCE))
         unfinished.replace(place)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _compiled(*words: str) -> str:
+    """What the compiler printed; raises TunerError where it fails."""
+    done = ran(words, within_s=LONGEST_BUILD_S)
+    if done.code:
+        raise TunerError(done.said.strip().partition("\n")[0] or in_words(done.code))
+    return done.printed

@@ -4,12 +4,18 @@
 """
 
 from tuner.launch.launcher import run
-from tuner.launch.outcome import LaunchOutcome, Outcome, Progress, StopRequests, StudyOutcome
-from tuner.launch.request import DeviceChoice, LaunchRequest
+from tuner.launch.request import (
+    DeviceChoice,
+    LaunchOutcome,
+    LaunchRequest,
+    Outcome,
+    Progress,
+    StopRequests,
+    StudyOutcome,
+)
 from tuner.launch.supervisor import Supervisor
 from tuner.launch.where import choose_devices
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.study_settings import StudySettings
+from tuner.spec.policy import SearchPolicy, StudySettings
 
 __all__ = [
     "DeviceChoice",

@@ -7,10 +7,7 @@ here fails there, in a trial, with its reason.
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +20,8 @@ from tuner.data.task import Task, load_task
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.cpu import available_cores
 from tuner.devices.gpu import compute_capability
-from tuner.launch.child import last_line
+from tuner.files.child import ChildError, ChildProcess, last_line
+from tuner.files.environment import without_secrets
 from tuner.spec.definition import StudyDefinition
 from tuner.trial.ahead.compile_order import (
     Capability,
@@ -44,7 +42,6 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 """It forks: no library may start threads while it is imported."""
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 """It must not appear on a GPU beside somebody's timed training."""
-END_S = 5.0
 
 
 @dataclass(slots=True)
@@ -56,10 +53,11 @@ class CompilingProcess:
         progress: as last heard.
     """
 
-    process: subprocess.Popen[bytes]
+    child: ChildProcess
     log: Path
     progress: Progress = field(default_factory=Progress)
-    _rest: bytes = b""
+    _told: int = -1
+    _tell_next: float = 0.0
 
     @staticmethod
     def start(
@@ -68,51 +66,36 @@ class CompilingProcess:
         log: Path,
         command: Sequence[str] = COMMAND,
     ) -> CompilingProcess:
-        """Begin; the caller ends it with `end`, also when it has ended by itself."""
+        """Begin; the caller ends its child, also when it has ended by itself."""
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as complaints:
-            process = subprocess.Popen(
+            child = ChildProcess(
+                "the process that compiles",
                 command,
-                env={**environment, **ONE_THREAD, **NO_GPU},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-                process_group=0,  # with what it forks
+                environment=without_secrets({**environment, **ONE_THREAD, **NO_GPU}),
+                log=complaints,
+                told=True,
+                asked=True,
             )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # its exit code says more
-            process.stdin.write(pickle.dumps(order))
-            process.stdin.close()
-        os.set_blocking(process.stdout.fileno(), False)
-        return CompilingProcess(process, log)
+        child.give(pickle.dumps(order))  # of one that has ended, its exit code says more
+        return CompilingProcess(child, log)
 
     def look(self) -> int | None:
         """Take in what it said; its exit code, once it has one."""
-        code = self.process.poll()  # before reading: what it said last is there by then
-        assert self.process.stdout is not None
-        came = b""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self.process.stdout.fileno(), 1 << 16):
-                came += chunk
-        *lines, self._rest = (self._rest + came).split(b"\n")
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                self.progress = Progress.from_line(line)
+        code = self.child.code  # before reading: what it said last is there by then
+        with contextlib.suppress(ChildError):  # what is no line is no progress: nothing hangs on it
+            for line in self.child.lines.came():
+                with contextlib.suppress(ValueError):
+                    self.progress = Progress.from_line(line)
         return code
 
-    def last_words(self) -> str:
-        """The last line of its log."""
-        return last_line(self.log)
-
-    def end(self) -> None:
-        """Whatever it is at: nothing stays locked, and what is half compiled is compiled again."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(END_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+    def has_news(self, every_s: float) -> bool:
+        """Whether more is ready than when this was last so, which is some seconds ago."""
+        ready, now = self.progress.ready, time.monotonic()
+        if ready == self._told or now < self._tell_next:
+            return False
+        self._told, self._tell_next = ready, now + every_s
+        return True
 
 
 SPARED_CORES, MANY_CORES = 2, 4
@@ -120,37 +103,6 @@ SPARED_CORES, MANY_CORES = 2, 4
 MOST_JOBS = 32
 """At the same time: a search has a hundred kernels, and each compiler needs 300 MB."""
 SAY_S = 5.0
-
-
-@dataclass(slots=True)
-class Background:
-    """A process that compiles, what was last said of it, and to whom."""
-
-    compiling: CompilingProcess
-    note: Callable[[str], None]
-    _said: int = -1
-    _say_next: float = 0.0
-    _over: bool = False
-
-    def look(self) -> None:
-        """Say how far it is, now and then, and how it ended."""
-        if self._over:
-            return
-        code = self.compiling.look()
-        seen = self.compiling.progress
-        left = seen.found - seen.there
-        if code is not None:
-            self._over = True
-            if code:
-                self.note(
-                    "compiling kernels in the background failed, so workers compile what they "
-                    f"meet: {self.compiling.last_words()} (log: {self.compiling.log})"
-                )
-            elif left:
-                self.note(f"compiled kernels in the background: {seen.ready} of {seen.found}")
-        elif left and seen.ready != self._said and time.monotonic() >= self._say_next:
-            self._said, self._say_next = seen.ready, time.monotonic() + SAY_S
-            self.note(f"compiling kernels in the background: {seen.ready} of {seen.found}")
 
 
 @contextmanager
@@ -179,10 +131,29 @@ def compiled_in_background(
         note(f"kernels are not compiled in the background: {error}")
         yield lambda: None
         return
+    over = False
+
+    def look() -> None:
+        """Say how far it is, now and then, and how it ended."""
+        nonlocal over
+        if over:
+            return
+        code, seen = compiling.look(), compiling.progress
+        over, left = code is not None, seen.found - seen.there
+        if code:
+            note(
+                "compiling kernels in the background failed, so workers compile what they meet: "
+                f"{last_line(log)} (log: {log})"
+            )
+        elif left and over:
+            note(f"compiled kernels in the background: {seen.ready} of {seen.found}")
+        elif left and compiling.has_news(SAY_S):
+            note(f"compiling kernels in the background: {seen.ready} of {seen.found}")
+
     try:
-        yield Background(compiling, note).look
+        yield look
     finally:
-        compiling.end()
+        compiling.child.end()
 
 
 def order_for(

@@ -9,7 +9,6 @@ import os
 import platform
 import secrets
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Self
 
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import WAITING_FOR_DEVICE
+from tuner.files.child import ChildError, ChildProcess, Lines
 from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, TRAINING, WAITING, WORKER, Beat
 
 # Kills workers that hang, judged by their heartbeat: in a thread of its own, without the
@@ -44,17 +44,40 @@ class Heard:
     at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 - tests stop it
 
 
-@dataclass(slots=True)
-class WatchedProcess:
-    """A worker process and its last life signs."""
+@dataclass(slots=True, eq=False)
+class Child:
+    """The worker on one device, and after its end the next."""
 
-    label: str
-    process: subprocess.Popen[bytes]
-    pipe: int
-    lives: dict[str, Heard] = field(default_factory=lambda: {WORKER: Heard()})
-    """The last sign of each life that has given one; the worker's from the start."""
+    device: Gpu | CpuCores
+    log_path: Path
+    process: ChildProcess | None = None
+    lines: Lines | None = None
+    """Where its life signs arrive, from its start until nobody watches it any more."""
+    lives: dict[str, Heard] = field(default_factory=dict)
+    """The last sign of each life that has given one; the worker's from when it is watched."""
     killed: bool = False
-    _rest: bytes = b""
+    name: str = ""
+    """The worker's, a new one with each process."""
+    failures: int = 0
+    """Workers on this device that ended without a result
+    of their own, since the last one that had some."""
+    budget_at_start: int = 0
+    not_before: float = 0.0
+    done: bool = False
+    given_up: bool = False
+
+    @staticmethod
+    def on(device: Gpu | CpuCores, log_folder: Path) -> Child:
+        return Child(device, log_folder / f"worker-{platform.node()}-{_kind(device)}.log")
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.runs
+
+    @property
+    def is_due(self) -> bool:
+        """Whether its next worker may be started by now."""
+        return time.monotonic() >= self.not_before
 
     @property
     def beat(self) -> Beat:
@@ -63,17 +86,67 @@ class WatchedProcess:
 
     def listen(self) -> None:
         """Take in what came through the pipe."""
-        came = b""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self.pipe, 65536):
-                came += chunk
-        if not came:
-            return
-        *lines, self._rest = (self._rest + came).split(b"\n")
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                beat = Beat.from_line(line)
-                self.lives[beat.source] = Heard(beat)
+        assert self.lines is not None, "it is watched"
+        with contextlib.suppress(ChildError):  # as noise is that is no line at all
+            for line in self.lines.came():
+                with contextlib.suppress(ValueError):
+                    beat = Beat.from_line(line)
+                    self.lives[beat.source] = Heard(beat)
+
+    def wait(self, seconds: float) -> None:
+        """Before the next worker is started."""
+        self.process, self.not_before = None, time.monotonic() + seconds
+
+    def start(
+        self,
+        command: Sequence[str],
+        more: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        told_later: bool = False,
+    ) -> None:
+        """A new worker: `command`, then what makes it the worker of this device, then `more`.
+
+        With `told_later` it waits at its standard input until `tell`.
+        """
+        self.name = f"{platform.node()[:60]}-{_kind(self.device)[:40]}-{secrets.token_hex(4)}"
+        environment = dict(environment)
+        words = [*command, "--supervised-by", str(os.getpid()), "--name", self.name]
+        if isinstance(self.device, Gpu):
+            words += ["--gpu", "0"]
+            environment["CUDA_VISIBLE_DEVICES"] = self.device.uuid
+        else:
+            words += ["--cpu", "--cores", ",".join(map(str, self.device.cores))]
+        listening, beating = os.pipe()
+        words += ["--heartbeat", str(beating), *more]
+        # A group of its own: Ctrl-C reaches the supervisor alone, which then asks the workers to
+        # hand back. No session of its own: a stopped group that loses its parent in the session
+        # gets SIGHUP and SIGCONT from the kernel, so when this process is killed, also a worker
+        # that somebody had stopped goes on and hears that it shall end.
+        try:
+            with self.log_path.open("ab") as log:
+                self.process = ChildProcess(
+                    "the worker",
+                    words,
+                    environment=environment,
+                    log=log,
+                    told=told_later,
+                    passed=(beating,),
+                )
+        finally:
+            os.close(beating)
+        self.lines = Lines(listening, self.device.label)
+
+    def tell(self, line: str) -> bool:
+        """Give the line that a worker waits for; whether it was there to hear it."""
+        assert self.process is not None, "it was started, and waits"
+        return self.process.give(line.encode() + b"\n")
+
+    def deafen(self) -> None:
+        """Nobody hears its life signs any more."""
+        if self.lines is not None:
+            os.close(self.lines.pipe)
+        self.lines = None
 
 
 @dataclass(slots=True)
@@ -86,26 +159,22 @@ class Watchdog:
 
     limit_s: float | None = None
     look_s: float = LOOK_S
-    _watched: list[WatchedProcess] = field(default_factory=list)
+    _watched: list[Child] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
-    def watch(self, label: str, process: subprocess.Popen[bytes], pipe: int) -> WatchedProcess:
-        """From now on. `pipe`: the reading end of the worker's heartbeat;
-        it is closed with the watch.
-        """
-        os.set_blocking(pipe, False)
-        watched = WatchedProcess(label, process, pipe)
+    def watch(self, child: Child) -> None:
+        """The worker that was started there, from now on."""
+        child.lives, child.killed = {WORKER: Heard()}, False
         with self._lock:
-            self._watched.append(watched)
-        return watched
+            self._watched.append(child)
 
-    def forget(self, watched: WatchedProcess) -> None:
-        """The process has ended."""
+    def forget(self, child: Child) -> None:
+        """The worker has ended."""
         with self._lock:
-            self._watched.remove(watched)
-            os.close(watched.pipe)
+            self._watched.remove(child)
+            child.deafen()
 
     def limit_of(self, beat: Beat) -> float:
         """Seconds that may pass after this life sign."""
@@ -128,20 +197,20 @@ class Watchdog:
                 for heard in each.lives.values():
                     self._judge(each, heard)
 
-    def _judge(self, each: WatchedProcess, heard: Heard) -> None:
+    def _judge(self, each: Child, heard: Heard) -> None:
         silent_s, limit_s = time.monotonic() - heard.at, self.limit_of(heard.beat)
-        if silent_s <= limit_s or each.killed or each.process.poll() is not None:
+        if silent_s <= limit_s or each.killed or each.process is None or not each.process.runs:
             return
         each.killed = True
         _log.error(
             "the %s on %s hangs: no life sign for %.0f s (limit %.0f s), last at: %s; it is killed",
             heard.beat.source,
-            each.label,
+            each.device.label,
             silent_s,
             limit_s,
             heard.beat.phase,
         )
-        kill(each.process)
+        each.process.send_signal(signal.SIGKILL)
 
     def _run(self) -> None:
         while not self._over.wait(self.look_s):
@@ -158,120 +227,6 @@ class Watchdog:
         self._thread.join()
         for each in list(self._watched):
             self.forget(each)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a worker and what it started (compilers, say): it leads a process group of its own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-@dataclass(slots=True)
-class Child:
-    """The worker on one device, and after its end the next."""
-
-    device: Gpu | CpuCores
-    log_path: Path
-    process: subprocess.Popen[bytes] | None = None
-    listening: int = -1
-    """The end of a pipe at which its life signs arrive."""
-    watched: WatchedProcess | None = None
-    name: str = ""
-    """The worker's, a new one with each process."""
-    failures: int = 0
-    """Workers on this device that ended without a result
-    of their own, since the last one that had some."""
-    budget_at_start: int = 0
-    not_before: float = 0.0
-    done: bool = False
-    given_up: bool = False
-
-    @staticmethod
-    def on(device: Gpu | CpuCores, log_folder: Path) -> Child:
-        return Child(device, log_folder / f"worker-{platform.node()}-{_kind(device)}.log")
-
-    @property
-    def runs(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    @property
-    def is_due(self) -> bool:
-        """Whether its next worker may be started by now."""
-        return time.monotonic() >= self.not_before
-
-    def wait(self, seconds: float) -> None:
-        """Before the next worker is started."""
-        self.process, self.not_before = None, time.monotonic() + seconds
-
-    def start(
-        self,
-        command: Sequence[str],
-        more: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        told_later: bool = False,
-    ) -> None:
-        """A new worker: `command`, then what makes it the worker of this device, then `more`.
-
-        With `told_later` it waits at its standard input until `tell` or `hang_up`.
-        """
-        self.name = f"{platform.node()[:60]}-{_kind(self.device)[:40]}-{secrets.token_hex(4)}"
-        environment = dict(environment)
-        words = [*command, "--supervised-by", str(os.getpid()), "--name", self.name]
-        if isinstance(self.device, Gpu):
-            words += ["--gpu", "0"]
-            environment["CUDA_VISIBLE_DEVICES"] = self.device.uuid
-        else:
-            words += ["--cpu", "--cores", ",".join(map(str, self.device.cores))]
-        listening, beating = os.pipe()
-        words += ["--heartbeat", str(beating), *more]
-        # A group of its own: Ctrl-C reaches the supervisor alone, which then asks the workers to
-        # hand back. No session of its own: a stopped group that loses its parent in the session
-        # gets SIGHUP and SIGCONT from the kernel, so when this process is killed, also a worker
-        # that somebody had stopped goes on and hears that it shall end.
-        try:
-            with self.log_path.open("ab") as log:
-                self.process = subprocess.Popen(
-                    words,
-                    env=environment,
-                    stdin=subprocess.PIPE if told_later else subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(beating,),
-                    process_group=0,
-                )
-        finally:
-            os.close(beating)
-        self.listening = listening
-
-    def tell(self, line: str) -> bool:
-        """Give the line that a worker waits for; whether it was there to hear it."""
-        assert self.process is not None, "it was started, and waits"
-        assert self.process.stdin is not None, "it was started, and waits"
-        try:
-            with self.process.stdin as waiting:
-                waiting.write(line.encode() + b"\n")
-        except BrokenPipeError:
-            return False
-        return True
-
-    def hang_up(self) -> None:
-        """Nobody will watch this worker, or tell it anything."""
-        assert self.process is not None, "it was started, and waits"
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        os.close(self.listening)
-
-    def last_words(self) -> str:
-        """The last line of its log."""
-        return last_line(self.log_path)
-
-
-def last_line(log: Path) -> str:
-    """What a process said last."""
-    text = log.read_text(errors="replace")
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("tuner: error: ") if lines else "no output"
 
 
 def _kind(device: Gpu | CpuCores) -> str:
@@ -338,7 +293,7 @@ class EarlyWorkers:
 
 
 def _end(child: Child) -> None:
-    child.hang_up()
+    """Nobody watches this worker, or tells it anything."""
     assert child.process is not None, "it was started"
-    kill(child.process)
-    child.process.wait()
+    child.process.end()
+    child.deafen()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tuner.data.cache import told_to_others
 from tuner.data.task import task_file
@@ -18,19 +19,12 @@ from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
 from tuner.launch.child import EarlyWorkers
 from tuner.launch.engines.placement import Engine, PlacedWorkers, WorkerCommand, worker_options
-from tuner.launch.outcome import (
-    Notes,
-    Outcome,
-    Progress,
-    Quiet,
-    StopRequests,
-    VerificationWork,
-    Work,
-)
+from tuner.launch.request import Notes, Outcome, Progress, Quiet, StopRequests
 from tuner.launch.supervisor import WORKER_COMMAND, Supervisor
 from tuner.settings import changes
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import initialisation_lock, open_database
+from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.retry import RETRY_S, in_one_sentence
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
 from tuner.study.code import require_trust, with_code
@@ -40,6 +34,9 @@ from tuner.study.relaunch import share_launched_hours
 from tuner.study.snapshot import opened_patiently
 from tuner.verdict.verified import limits_of, verifications_of
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
+
+if TYPE_CHECKING:
+    from tuner.worker.session import WorkOrder
 
 
 def deadline(timeout_s: float | None) -> float | None:
@@ -80,17 +77,21 @@ class Crew:
 
     def work(
         self,
-        queues: Sequence[Work],
         studies: Sequence[OpenStudy],
         progress: Progress,
         stop: StopRequests,
         early: EarlyWorkers | None = None,
     ) -> Outcome:
-        """Have workers run until the queues of these studies are empty."""
+        """Have workers run until the queues of these studies are empty; all their verification
+        runs, which are interleaved, are in one.
+        """
         address = studies[0].database.address
+        queues: Sequence[Queue[Any]] = [each.ledger for each in studies]
+        if self.verify:
+            queues = [verifications_of(studies)]
         if self.engine is not None:
             placed = PlacedWorkers(
-                works=queues,
+                queues=queues,
                 engine=self.engine,
                 command=self.command(self.engine, studies),
                 stop=stop,
@@ -100,7 +101,8 @@ class Crew:
                 return placed.run(tick, timeout_s=self._left_s())
         environment = self._environment(address)
         supervisor = Supervisor(
-            studies=queues,
+            studies=studies,
+            queues=queues,
             devices=self.devices,
             worker_options=self._worker_options(),
             environment=environment,
@@ -223,25 +225,11 @@ def note_spent(studies: Sequence[OpenStudy], notes: Notes) -> None:
 # killed when it hangs.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptWorker:
-    """What the worker is to do, as the options of `tuner worker` say it."""
-
-    studies: str
-    storage: str
-    verify: bool
-    task: str | None
-    data_dir: Path | None
-    hang_limit_s: float | None
-    trust: bool
-    trusted_code: Sequence[str] = ()
-    """Hashes of files that may run though only the database has them."""
-
-
 def keep(
-    asked: KeptWorker,
+    asked: WorkOrder,
     device: Gpu | CpuCores,
     *,
+    hang_limit_s: float | None,
     stop: StopRequests,
     note: Callable[[str], None],
 ) -> Outcome:
@@ -270,10 +258,9 @@ def keep(
             task=asked.task,
             data_dir=asked.data_dir,
             deadline=None,
-            hang_limit_s=asked.hang_limit_s,
+            hang_limit_s=hang_limit_s,
             verify=asked.verify,
             trusted_code=(*asked.trusted_code, *programs_of(each.definition for each in opened)),
         )
         deliver(opened, WorkerPaths(working_folder(address)))
-        work = [VerificationWork.of(opened)] if asked.verify else opened
-        return crew.work(work, opened, Quiet(note), stop)
+        return crew.work(opened, Quiet(note), stop)

@@ -17,7 +17,6 @@ from tuner.estimate.foretold import (
     SearchForetold,
     costs_so_far,
     ended_trials,
-    installed_torch,
     search_foretold,
 )
 from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
@@ -25,17 +24,18 @@ from tuner.estimate.size_costs import SizeCosts, keep, kept, key_of_search
 from tuner.estimate.whole_estimate import search_line, searches_line
 from tuner.launch.child import EarlyWorkers
 from tuner.launch.crew import Crew, deadline, note_spent, trials_unpaid
-from tuner.launch.outcome import (
+from tuner.launch.plan import Aim, LaunchPlan, called_as_built_in, make_aim, make_plan
+from tuner.launch.request import (
     LaunchOutcome,
+    LaunchRequest,
     Notes,
     Outcome,
     Progress,
     Quiet,
     StopRequests,
     StudyOutcome,
+    checked,
 )
-from tuner.launch.plan import Aim, LaunchPlan, called_as_built_in, make_aim, make_plan
-from tuner.launch.request import LaunchRequest, checked
 from tuner.launch.where import Where
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.database import Database, open_database
@@ -49,6 +49,7 @@ from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnProgram, keep_code, programs_of
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
+from tuner.version import installed
 from tuner.worker.paths import WorkerPaths, tidy_up, working_folder
 from tuner.worker.registration import host_facts
 
@@ -77,54 +78,53 @@ def worth_measuring(timeout_s: float | None) -> bool:
 
 
 def foretell(
-    studies: Sequence[OpenStudy],
-    *,
-    task: Task,
-    data_dir: Path | None,
-    devices: Sequence[Gpu | CpuCores],
-    workers: int,
-    may_measure: bool,
-    note: Callable[[str], None],
+    studies: Sequence[OpenStudy], request: LaunchRequest, aim: Aim, notes: Notes
 ) -> list[SearchForetold]:
     """Say of each study with trials to come what they will take, as far as that is known."""
+    if trials_unpaid(studies):
+        return []
+    may_measure = request.estimate and worth_measuring(request.timeout_s)
     found = []
     failed: set[str] = set()
     for opened in studies:
         key = key_of_search(opened.definition, "", "")
         try:
             may = may_measure and key not in failed
-            told = _of_study(opened, studies, task, data_dir, devices, may)
+            told = _of_study(opened, studies, request.data_dir, aim, may_measure=may)
         except Exception as error:  # noqa: BLE001 - whatever it is: no launch fails for it
             failed.add(key)
-            note(f"what {opened.name} will take is not foretold: {first_line(error)}")
+            notes.note(f"what {opened.name} will take is not foretold: {first_line(error)}")
             continue
         if told is None:
             continue
         search, from_trials = told
         found.append(search)
         if len(studies) == 1:
-            note(search_line(opened.name, search, devices=workers, from_trials=from_trials))
+            line = search_line(
+                opened.name, search, devices=aim.where.workers, from_trials=from_trials
+            )
+            notes.note(line)
     if len(found) > 1:
-        note(searches_line(found, devices=workers))
+        notes.note(searches_line(found, devices=aim.where.workers))
     return found
 
 
 def _of_study(
     opened: OpenStudy,
     studies: Sequence[OpenStudy],
-    task: Task,
     data_dir: Path | None,
-    devices: Sequence[Gpu | CpuCores],
+    aim: Aim,
+    *,
     may_measure: bool,
 ) -> tuple[SearchForetold, bool] | None:
     """What it will take, and whether trials say so."""
-    counts, policy = opened.ledger.counts(), opened.policy()
+    counts, policy, devices = opened.ledger.counts(), opened.policy(), aim.where.devices
     model = devices[0].model if devices else opened.device_model()
     if counts.left <= 0 or model is None or opened.definition.program is not None:
         return None
     costs = _known(opened, studies, model)
     if costs is None and may_measure and devices and counts.left >= LEAST_TRIALS:
-        costs = _measured(opened, task, data_dir, devices[0])
+        costs = _measured(opened, aim.task, data_dir, devices[0])
     if costs is None:
         return None
     told = search_foretold(
@@ -149,7 +149,7 @@ def _known(opened: OpenStudy, studies: Sequence[OpenStudy], model: str) -> SizeC
     known = costs_so_far(alike, model)
     if known is not None and len(known.sizes) >= TOLD_BY:
         return known
-    return kept(key_of_search(opened.definition, model, installed_torch()))
+    return kept(key_of_search(opened.definition, model, installed("torch") or ""))
 
 
 def _measured(
@@ -171,7 +171,7 @@ def _measured(
             least_for_one_s=WAIT_S,
             building_s=BUILDING_S,
         )
-    keep(key_of_search(opened.definition, device.model, installed_torch()), costs)
+    keep(key_of_search(opened.definition, device.model, installed("torch") or ""), costs)
     return costs
 
 
@@ -221,7 +221,6 @@ def run_after(
     as far as it is known. What the studies are to be is for `accept` to refuse, before any is made.
     """
     request, until = checked(request), deadline(request.timeout_s)
-    said = _said(request)
     notes = Notes(progress or Quiet())
     address = absolute(parse_url(request.storage))
     aim = make_aim(request, environment=os.environ)
@@ -245,7 +244,7 @@ def run_after(
         for line in (aim.where.notice, *plan.of_data, *plan.of_networks, *dangers):
             notes.note(line)
         with in_one_sentence(), closing(open_database(address)) as database:
-            launched = _open(database, request, said, plan, aim.where, notes)
+            launched = _open(database, request, plan, aim.where, notes)
             for each in launched:
                 keep_data_file(each.study.optuna, aim.task)
             studies = [each.study for each in launched]
@@ -255,7 +254,7 @@ def run_after(
                 return LaunchOutcome(
                     ended=Outcome.PRINTED, studies=(), notes=tuple(notes.lines), printed=printed
                 )
-            foretold(_foretold(studies, request, aim, notes), notes)
+            foretold(foretell(studies, request, aim, notes), notes)
             ended = _fill(launched, crew, early, notes, stop or StopRequests())
             _note_changed_budgets(launched, notes)
             return LaunchOutcome(
@@ -265,46 +264,26 @@ def run_after(
             )
 
 
-def _said(request: LaunchRequest) -> Said:
-    return Said(
-        trials=request.trials,
-        searches=request.searches,
-        draw=request.draw,
-        definition=request.settings.said(),
-        policy=request.policy.said(),
-    )
-
-
 def _own_programs(aim: Aim) -> list[str]:
     """The hashes of the programs of study files on this host: their workers need not be told."""
     programs = [each.program for each in aim.files.values()]
     return [OwnProgram.here(each).sha256 for each in programs if each is not None]
 
 
-def _foretold(
-    studies: Sequence[OpenStudy], request: LaunchRequest, aim: Aim, notes: Notes
-) -> list[SearchForetold]:
-    if trials_unpaid(studies):
-        return []
-    return foretell(
-        studies,
-        task=aim.task,
-        data_dir=request.data_dir,
-        devices=aim.where.devices,
-        workers=aim.where.workers,
-        may_measure=request.estimate and worth_measuring(request.timeout_s),
-        note=notes.note,
-    )
-
-
 def _open(
     database: Database,
     request: LaunchRequest,
-    said: Said,
     plan: LaunchPlan,
     where: Where,
     notes: Notes,
 ) -> list[Launched]:
+    said = Said(
+        trials=request.trials,
+        searches=request.searches,
+        draw=request.draw,
+        definition=request.settings.said(),
+        policy=request.policy.said(),
+    )
     launched = open_studies(
         database,
         plan.definitions,
@@ -358,7 +337,7 @@ def _fill(
     if device is not None:
         for each in studies:
             each.bind_device_model(device.model)
-    ended = crew.work(studies, studies, notes.progress, stop, early)
+    ended = crew.work(studies, notes.progress, stop, early)
     if ended is Outcome.FILLED and trials_unpaid(studies):
         note_spent(studies, notes)
         return Outcome.GPU_HOURS

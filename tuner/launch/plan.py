@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,8 @@ from tuner.config import OF_TRAINING, Backend, MqlSplit, Precision, TrainingSett
 from tuner.data.prepare import check_blocks, prepare
 from tuner.data.task import Task, load_task
 from tuner.devices.backend_rules import why_not_on, why_not_together
-from tuner.display.text import signal_name
 from tuner.errors import TunerError, UsageError
-from tuner.files.environment import without_secrets
+from tuner.files.child import in_words, ran
 from tuner.files.plain import excerpt
 from tuner.launch.request import LaunchRequest, names_of
 from tuner.launch.where import Where, choose_where
@@ -28,15 +27,16 @@ from tuner.settings import flags
 from tuner.spec.definition import StudyDefinition, without_folder
 from tuner.spec.membership import name_of_search
 from tuner.spec.objectives import TimeObjective
+from tuner.spec.policy import StudySettings
 from tuner.spec.program import Program
 from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
-from tuner.spec.study_settings import StudySettings
 
 # Whether a network of the user's can be trained, before anything is written.
 
 
 SAID_AFTER_S = 60.0
 """From then on somebody may wonder what a launch waits for."""
+STILL_AT_WORK = "the check of the network of %s is still at work after %.0f s; Ctrl-C ends it"
 
 _log = logging.getLogger(__name__)
 
@@ -58,46 +58,27 @@ def check_network(variant: str, task: str, data_dir: Path | None) -> tuple[str, 
     words += [f"--supervised-by={os.getpid()}"]
     if data_dir is not None:
         words += ["--data-dir", str(data_dir)]
-    code, printed, said = _ran(variant, [sys.executable, "-m", "tuner", *words])
-    if code < 0:
-        raise TunerError(f"{variant}: the check of its network was ended by {signal_name(-code)}")
-    if code:
-        lines = said.strip().splitlines() or [f"the check of its network ended with code {code}"]
-        message = lines[-1].removeprefix("tuner: error: ")
-        kind = UsageError if code == UsageError.exit_code else TunerError
+    waited = threading.Timer(SAID_AFTER_S, _log.warning, (STILL_AT_WORK, variant, SAID_AFTER_S))
+    waited.daemon = True
+    waited.start()
+    try:
+        done = ran([sys.executable, "-m", "tuner", *words])
+    finally:
+        waited.cancel()
+    if done.code < 0:
+        raise TunerError(f"{variant}: the check of its network {in_words(done.code)}")
+    if done.code:
+        message = done.last_words() or f"the check of its network {in_words(done.code)}"
+        kind = UsageError if done.code == UsageError.exit_code else TunerError
         named = message.startswith(str(Path(variant)))  # as the one that names a line does
         raise kind(message if named else f"{variant}: {message}")
     try:
-        return tuple(str(notice) for notice in json.loads(printed)["notices"])
+        return tuple(str(notice) for notice in json.loads(done.printed)["notices"])
     except ValueError:
         raise TunerError(
             f"{variant}: the check of its network ended without an answer: a class must not end "
             "its process"
         ) from None
-
-
-def _ran(variant: str, command: list[str]) -> tuple[int, str, str]:
-    pipe = subprocess.PIPE
-    environment = without_secrets(os.environ)
-    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as child:
-        try:
-            printed, said = _answered(variant, child)
-        except BaseException:
-            child.kill()  # Ctrl-C, say: nobody wants its answer any more
-            raise
-    return child.returncode, printed, said
-
-
-def _answered(variant: str, child: subprocess.Popen[str]) -> tuple[str, str]:
-    try:
-        return child.communicate(timeout=SAID_AFTER_S)
-    except subprocess.TimeoutExpired:
-        _log.warning(
-            "the check of the network of %s is still at work after %.0f s; Ctrl-C ends it",
-            variant,
-            SAID_AFTER_S,
-        )
-        return child.communicate()
 
 
 STUDY_NAME_LIMIT = 200

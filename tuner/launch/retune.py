@@ -1,5 +1,5 @@
-"""A retune as one function: searches, re-evaluation, confirmation, ablation where it is asked for,
-and verdict, each of them the ordinary operation on ordinary studies.
+"""A retune as one function: searches, re-evaluation, confirmation and verdict, each of them the
+ordinary operation on ordinary studies.
 
 What is done is what is in the database. So the same request goes on where the last one ended,
 however that ended.
@@ -21,11 +21,16 @@ from tuner.estimate.foretold import SearchForetold
 from tuner.estimate.whole_estimate import Over, retune_line, stages_of
 from tuner.launch import launcher, verification
 from tuner.launch.crew import change_gpu_hours
-from tuner.launch.outcome import Notes, Outcome, StopRequests, refuse_nothing_but_failures
-from tuner.launch.request import DeviceChoice, checked
+from tuner.launch.request import (
+    DeviceChoice,
+    Notes,
+    Outcome,
+    StopRequests,
+    checked,
+    refuse_nothing_but_failures,
+)
 from tuner.launch.retune_agreement import (
     Agreement,
-    ablation_request,
     agreement,
     confirmation_begun,
     confirmation_request,
@@ -40,7 +45,6 @@ from tuner.launch.retune_request import (
     Silent,
     Stage,
     Standing,
-    of_ablation,
     of_runs,
     of_search,
     over,
@@ -50,15 +54,12 @@ from tuner.launch.where import choose_where
 from tuner.search.methods import method_of
 from tuner.settings import changes
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.retune import Registered
+from tuner.spec.policy import Registered
 from tuner.storage.database import initialisation_lock, open_database
 from tuner.storage.retry import DATABASE_FAILURES, in_one_sentence
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
-from tuner.study.group import PREFIX, open_group
 from tuner.study.open import OpenStudy, register_retune, registered_in
-from tuner.study.snapshot import snapshot
-from tuner.verdict.ablation import SEEDS as ABLATION_SEEDS
-from tuner.verdict.ablation import taken_apart
+from tuner.study.snapshot import PREFIX, open_group, snapshot
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups, read_studies
@@ -204,12 +205,6 @@ def all_has_run(agreed: Agreement, address: DatabaseUrl) -> bool:
         return enough and all(_stands(each) for mine in members.values() for each in mine)
 
 
-def all_is_taken_apart(agreed: Agreement, address: DatabaseUrl) -> bool:
-    """Whether the ablation of each search of this retune has run, or has nothing to take apart."""
-    with members_there(address, agreed.own_groups) as members:
-        return all(taken_apart(each) for mine in members.values() for each in mine)
-
-
 def _stands(search: OpenStudy) -> bool:
     """Its confirmation has all its runs, and nothing has run since."""
     study = snapshot(search).with_runs_read()
@@ -226,10 +221,9 @@ def whole_retune_line(
     registered: Registered,
     *,
     devices: int,
-    ablate: bool,
 ) -> str | None:
-    """Of all its `searches`, those that are over included; `found` is of the others. With its
-    ablation where somebody asks for it. None where it is not known of all of them.
+    """Of all its `searches`, those that are over included; `found` is of the others. None where it
+    is not known of all of them.
     """
     over = searches_over(searches)
     if len(found) + over.searches < len(searches):
@@ -238,7 +232,6 @@ def whole_retune_line(
         found,
         sampler=searches[0].policy().sampler,
         seeds=registered.confirm_seeds,
-        ablated_seeds=ABLATION_SEEDS if ablate else None,
         budget_s=registered.budget_s,
         over=over,
     )
@@ -381,41 +374,20 @@ class _Call:
             spent = self.spent()
             for stage in WORK:
                 self.tell(over(stage, spent))
-            if not self.request.ablate or all_is_taken_apart(self.agreed, self.address):
-                return self.told_of_ablation()
+            return Outcome.FILLED
         self.devices = workers_for(self.agreed, self.request.devices, self.address)
-        now = self.agreed.registered
-        if now.finished or now == self.agreed.before:  # else the searches are launched, with it
+        if self.agreed.registered == self.agreed.before:  # else the searches are launched, with it
             with self._opened() as members:
                 change_gpu_hours(members, self.request.policy, self.notes)
-        if not now.finished:
-            ended = self._up_to_the_confirmation()
-            if ended is not Outcome.FILLED:
-                return ended
-            self.finish()
-        if self.request.ablate:
-            ended = self._done(Stage.ABLATION, self._ablate)
-            if ended is not Outcome.FILLED:
-                return ended
-        return self.told_of_ablation()
-
-    def told_of_ablation(self) -> Outcome:
-        """How far it is, where nothing more is done: it is over, or nobody asks for it."""
-        with self._opened() as members:
-            now = self.standing(Stage.ABLATION, members)
-        self.tell(of_ablation(now, asked=self.request.ablate))
-        return Outcome.FILLED
-
-    def _up_to_the_confirmation(self) -> Outcome:
-        ended = Outcome.FILLED
         for stage, do in zip(WORK, (self._search, self._reevaluate, self._confirm), strict=True):
             # Those before a confirmation are over once it has begun.
             if stage is Stage.CONFIRMATION or not self.agreed.variant.begun:
                 ended = self._done(stage, do)
-            if ended is not Outcome.FILLED:
-                return ended
+                if ended is not Outcome.FILLED:
+                    return ended
             self.tell(over(stage, self.spent()))
-        return ended
+        self.finish()
+        return Outcome.FILLED
 
     def finish(self) -> None:
         """Everything has run: from now on a call says the verdict again."""
@@ -461,10 +433,7 @@ class _Call:
         if found:
             now, devices = self.agreed.registered, self.devices
             with self._opened() as searches:
-                line = whole_retune_line(
-                    found, searches, now, devices=devices, ablate=self.request.ablate
-                )
-                notes.note(line)
+                notes.note(whole_retune_line(found, searches, now, devices=devices))
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""
@@ -493,10 +462,6 @@ class _Call:
     def _confirm(self, timeout_s: float | None) -> Outcome:
         asked = confirmation_request(self.request, self.agreed, timeout_s)
         return self._verified(Stage.CONFIRMATION, asked)
-
-    def _ablate(self, timeout_s: float | None) -> Outcome:
-        asked = ablation_request(self.request, self.agreed, timeout_s)
-        return self._verified(Stage.ABLATION, asked)
 
     def _verified(self, stage: Stage, asked: VerificationRequest) -> Outcome:
         shown, still = self._watched(stage), partial(refuse_changed, self.agreed, self.address)

@@ -19,15 +19,12 @@ from tuner.launch.verification import VerificationRequest
 from tuner.search.methods import method_of
 from tuner.settings import differing
 from tuner.spec.margin import MARGIN
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.program import ClockLabel
-from tuner.spec.retune import SEARCHES, Registered, agreed
+from tuner.spec.policy import SEARCHES, Registered, SearchPolicy, agreed
+from tuner.spec.program import ClockLabel, refuse_other_clocks, refuse_other_windows
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
-from tuner.study.group import PREFIX, members_of, memberships, refuse_other_draw
 from tuner.study.open import OpenStudy, open_study, registered_in
-from tuner.study.snapshot import STUDY
-from tuner.verdict.comparable import refuse_other_clocks, refuse_other_windows
+from tuner.study.snapshot import PREFIX, STUDY, members_of, memberships, refuse_other_draw
 from tuner.verdict.confirmation import confirmed_studies
 from tuner.verdict.verification_plan import study_names
 
@@ -76,9 +73,11 @@ def alike(groups: Sequence[Sequence[OpenStudy]], said_draw: int | None) -> Alike
     return Alike(draw=there[0].membership.draw, policy=there[0].policy())
 
 
+CAP = 1.5
+"""Times the default's training: what takes longer saves nothing, so its end is not waited for."""
 SEARCH_SHARE = 0.6
 """Of a budget, for the trials of a sampler that repeats nothing. The rest tells the lucky ones from
-the good ones (docs/decisions/0025-a-retune-is-one-command.md)."""
+the good ones (docs/decisions/0015)."""
 
 
 def share_of_search(budget_s: float, *, searches: int, repeats: bool) -> float:
@@ -95,6 +94,10 @@ class Searched:
     group: str
     begun: bool
     """Runs of its confirmation are planned."""
+
+    @staticmethod
+    def of(word: str, group: str, members: Iterable[OpenStudy]) -> Searched:
+        return Searched(word=word, group=group, begun=any(map(confirmation_begun, members)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,7 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
     (group,) = study_names(request.variant, task=request.task)
     with _opened_if_there(address) as database:
         there = registered_in(database, group) if database else None
+        mine, its = _members(database, group), []
         against = request.against
         if against is None and there is not None:
             against = there.against
@@ -167,23 +171,18 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
                 raise UsageError(f"--against {against} names several; name one")
             if other == group:
                 raise UsageError(f"--against {against} is the variant itself; name another one")
-            reference = Searched(word=against, group=other, begun=_begun(database, other))
-            of_both = [_mql_split(database, each, request) for each in (other, group)]
-            refuse_other_windows(other, of_both[0], group, of_both[1])
-            by = [
-                _clock(database, each, word)
-                for each, word in ((other, against), (group, request.variant))
-            ]
-            refuse_other_clocks(other, by[0], group, by[1])
-        variant = Searched(word=request.variant, group=group, begun=_begun(database, group))
-        both = [each for each in (variant, reference) if each is not None]
-        begins = alike([_members(database, each.group) for each in both], request.draw)
+            its = _members(database, other)
+            reference = Searched.of(against, other, its)
+            refuse_other_windows(other, _mql_split(its, request), group, _mql_split(mine, request))
+            refuse_other_clocks(other, _clock(its, against), group, _clock(mine, request.variant))
+        variant = Searched.of(request.variant, group, mine)
+        begins = alike([mine] if reference is None else [mine, its], request.draw)
         _check_warm_start(request.warm_start, variant, reference)
         said = request.said()
-        repeats = _repeats(database, group, request)
+        repeats = _repeats(mine, request)
         usual = Registered()
         if there is None:
-            usual = _usual(database, group, request.searches, repeats=repeats)
+            usual = _usual(mine, group, request.searches, repeats=repeats)
         now, notes = agreed(group, there, usual, said, begun=variant.begun)
     if there is None or there.against != now.against:
         searched = reference is not None and not reference.begun
@@ -253,10 +252,6 @@ def _opened_if_there(address: DatabaseUrl) -> Iterator[Database | None]:
         yield database
 
 
-def _begun(database: Database | None, group: str) -> bool:
-    return any(map(confirmation_begun, _members(database, group)))
-
-
 def _members(database: Database | None, group: str) -> list[OpenStudy]:
     if database is None:
         return []
@@ -265,42 +260,38 @@ def _members(database: Database | None, group: str) -> list[OpenStudy]:
     ]
 
 
-def _mql_split(database: Database | None, group: str, request: RetuneRequest) -> str:
+def _mql_split(there: Sequence[OpenStudy], request: RetuneRequest) -> str:
     """That of the group's searches, or else the one that they will have."""
-    there = _members(database, group)
     if there:
         return there[0].definition.mql_split
     return (request.settings.mql_split or load_task(request.task).usual_split).value
 
 
-def _clock(database: Database | None, group: str, word: str) -> ClockLabel:
+def _clock(there: Sequence[OpenStudy], word: str) -> ClockLabel:
     """That of the group's searches, or else the one that they will have."""
-    there = _members(database, group)
     if there:
         return there[0].definition.clock
     (file,) = study_files(word).values()
     return ClockLabel.TUNER if file.program is None else file.program.label
 
 
-def _repeats(database: Database | None, group: str, request: RetuneRequest) -> bool:
+def _repeats(there: Sequence[OpenStudy], request: RetuneRequest) -> bool:
     """Whether the sampler that is asked for, or else that of the studies, runs again what is
     promising.
     """
-    there = [each.policy().sampler for each in _members(database, group)]
     said = request.policy.said().get("sampler")
-    name = said or (there[0] if there else SearchPolicy().sampler)
-    return method_of(str(name)).repeats
+    of_studies = there[0].policy() if there else SearchPolicy()
+    return method_of(str(said or of_studies.sampler)).repeats
 
 
 def _usual(
-    database: Database | None, group: str, searches: int | None, *, repeats: bool
+    there: Sequence[OpenStudy], group: str, searches: int | None, *, repeats: bool
 ) -> Registered:
     """What a retune is that nobody said anything of: what is there is gone on with.
 
     Raises:
         UsageError: fewer `searches` than there are.
     """
-    there = _members(database, group)
     if not there:
         return Registered.usual(repeats=repeats)
     if searches is not None and searches < len(there):
@@ -332,6 +323,8 @@ def search_request(
         policy = policy.but(margin=now.margin)
     if agreed.share_s is not None:
         policy = policy.but(search_s=agreed.share_s)
+    if agreed.before is None:  # those that have begun go on as they did
+        policy = policy.but(cap=CAP)
     own = {
         "variants": [each.word for each in agreed.to_search],
         "trials": now.trials or MOST_TRIALS,
@@ -367,13 +360,6 @@ def confirmation_request(
             asked = dataclasses.replace(asked, against=PREFIX + reference.group)
     now = agreed.registered
     return dataclasses.replace(asked, confirm=True, seeds=now.confirm_seeds, margin=now.margin)
-
-
-def ablation_request(
-    request: RetuneRequest, agreed: Agreement, timeout_s: float | None
-) -> VerificationRequest:
-    """What each of its searches recommends, with one value at a time set back to the default."""
-    return dataclasses.replace(_of_runs(request, agreed.own, timeout_s), ablate=True)
 
 
 def _of_runs(

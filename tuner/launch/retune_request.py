@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,10 +9,10 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from tuner.launch.outcome import Outcome, Progress, Quiet
-from tuner.launch.request import Number, Positive, SearchRequest
-from tuner.spec.retune import Registered
-from tuner.storage.queue.verifications import VerificationRun, is_ablation, stands_apart
+from tuner.files.plain import in_json
+from tuner.launch.request import Number, Outcome, Positive, Progress, Quiet, SearchRequest
+from tuner.spec.policy import Registered
+from tuner.storage.queue.verifications import VerificationRun, is_confirmation
 from tuner.study.open import OpenStudy
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.confirmation import confirmed_studies
@@ -30,20 +29,11 @@ class Stage(StrEnum):
     SEARCH = "search"
     REEVALUATION = "re-evaluation"
     CONFIRMATION = "confirmation"
-    ABLATION = "ablation"
     VERDICT = "verdict"
 
     @property
     def number(self) -> int:
         return list(Stage).index(self) + 1
-
-
-_PIECES = {
-    Stage.SEARCH: "trials",
-    Stage.REEVALUATION: "runs",
-    Stage.CONFIRMATION: "runs",
-    Stage.ABLATION: "runs",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +54,16 @@ class Standing:
     """There is nothing left to do."""
     estimated: bool = False
     """Not all that is `planned` is: some is expected."""
-    asked: bool = True
-    """Somebody wants it now: of an ablation, which a verdict does not wait for."""
 
     @property
     def line(self) -> str:
-        """`stage 1 of 5, search: 120 of 400 trials, 0.71 s each, about 3.2 min left`."""
+        """`stage 1 of 4, search: 120 of 400 trials, 0.71 s each, about 3.2 min left`."""
         name = f"stage {self.stage.number} of {len(Stage)}, {self.stage.value}"
-        pieces = _PIECES.get(self.stage)
-        if pieces is None:
+        if self.stage is Stage.VERDICT:
             return name
+        pieces = "trials" if self.stage is Stage.SEARCH else "runs"
         if self.over and not self.done and self.stage is Stage.REEVALUATION:
             return f"{name}: not needed, the searches ran again what was promising"
-        if self.over and not self.done and self.stage is Stage.ABLATION:
-            none = "nothing to take apart" if self.asked else "not asked for (--ablate)"
-            return f"{name}: {none}"
         if self.over:
             took = f", {duration(self.device_s)} of device time" if self.done else ""
             return f"{name}: done, {self.done} {pieces}{took}"
@@ -88,11 +73,10 @@ class Standing:
             parts.append(f"{duration(self.device_s / self.done)} each")
         if self.left_s is not None:
             parts.append(f"about {duration(self.left_s)} left")
-        return ", ".join(parts) + ("" if self.asked else "; --ablate goes on")
+        return ", ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        told = ("over", "done", "planned", "device_s", "left_s")
-        return {"stage": self.stage.value} | {name: getattr(self, name) for name in told}
+        return in_json(self, "stage", "over", "done", "planned", "device_s", "left_s")
 
 
 def over(stage: Stage, spent: Spent) -> Standing:
@@ -103,12 +87,6 @@ def over(stage: Stage, spent: Spent) -> Standing:
         Stage.CONFIRMATION: (spent.confirmation_runs, spent.confirmation_s),
     }[stage]
     return Standing(stage=stage, done=done, planned=done, device_s=device_s, over=True)
-
-
-def of_ablation(standing: Standing, *, asked: bool) -> Standing:
-    """The same where nobody works at it: what is planned has run, or is left as it is."""
-    whole = standing.done == standing.planned
-    return dataclasses.replace(standing, over=whole, left_s=None, asked=asked)
 
 
 def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Standing:
@@ -150,9 +128,9 @@ def of_runs(
     budget_s: float | None,
     own: Collection[str],
 ) -> Standing:
-    """Of the verification runs of these studies: those that confirm some of the `own` ones, those
-    that take what is recommended apart, or all others, of which `budget_s` is for all. A reference
-    that was confirmed before is among the studies, and not among one's own.
+    """Of the verification runs of these studies: those that confirm some of the `own` ones, or all
+    others, of which `budget_s` is for all. A reference that was confirmed before is among the
+    studies, and not among one's own.
 
     Rounds that are not planned yet are taken to be as large as those that are.
     """
@@ -163,9 +141,6 @@ def of_runs(
         for run in each.verifications.runs()
         if run.state != "skipped" and _is_of(stage, run, own)
     ]
-    if stage is Stage.ABLATION:  # of what was recommended before, others may be there
-        last = {run.study_id: run.session for run in runs}
-        runs = [run for run in runs if run.session == last[run.study_id]]
     finished = [run for run in runs if run.state == "finished"]
     device_s = run_seconds(finished)
     rounds = _rounds(runs) if in_rounds else ROUNDS
@@ -188,7 +163,7 @@ def of_runs(
 def _is_of(stage: Stage, run: VerificationRun, own: Collection[str]) -> bool:
     if stage is Stage.CONFIRMATION:
         return not confirmed_studies(run).isdisjoint(own)
-    return is_ablation(run.plan) if stage is Stage.ABLATION else not stands_apart(run.plan)
+    return not is_confirmation(run.plan)
 
 
 def _rounds(runs: Sequence[VerificationRun]) -> int:
@@ -222,8 +197,6 @@ class RetuneRequest(SearchRequest):
     """Configurations of each round of the re-evaluation that is to come (6)."""
     confirm_seeds: Number | None = None
     """Fresh seeds of a confirmation that is to come (90)."""
-    ablate: bool = False
-    """Once everything is confirmed, measure which of its values made the gain of each search."""
 
     def said(self) -> Registered:
         """What it says of the retune itself."""
@@ -249,9 +222,7 @@ class RetuneOutcome:
     seconds: float
     """That this call took."""
     verdict: Report | None
-    """What `tuner compare` says of the groups; None before everything is confirmed. It is there,
-    too, where an ablation was cut off.
-    """
+    """What `tuner compare` says of the groups; None before everything is confirmed."""
     costs: tuple[RetuneCost, ...] = ()
     """Of each group; empty where there is no verdict."""
     made_of: tuple[EpochsOf, ...] = ()
@@ -267,14 +238,9 @@ class RetuneOutcome:
         """For JSON."""
         return {
             "outcome": self.ended.value,
-            "registered": {name: getattr(self.registered, name) for name in _REGISTERED},
-            "groups": list(self.groups),
-            "stages": [each.as_dict() for each in self.stages],
-            "seconds": self.seconds,
-            "cost": [each.as_dict() for each in self.costs],
-            "made_of": [each.as_dict() for each in self.made_of],
-            "sentences": list(self.lines),
-            "verdict": self.verdict.as_dict() if self.verdict else None,
+            "registered": in_json(self.registered, *_REGISTERED),
+            **in_json(self, "groups", "stages", "seconds", "made_of", "verdict"),
+            **in_json(self, cost="costs", sentences="lines"),
         }
 
 

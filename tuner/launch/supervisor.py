@@ -14,15 +14,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE, holder_among, stopped_holder
 from tuner.errors import StudyGoneError, TunerError, UsageError
-from tuner.launch.child import Child, EarlyWorkers, Watchdog, kill
-from tuner.launch.outcome import Outcome, StopRequests, Work
+from tuner.files.child import last_line
+from tuner.launch.child import Child, EarlyWorkers, Watchdog
+from tuner.launch.request import Outcome, StopRequests
+from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.records import Counts
 from tuner.storage.retry import DATABASE_FAILURES, persistently
+from tuner.study.open import OpenStudy
 from tuner.worker.heartbeat import FRESH_PROCESS
 from tuner.worker.process import MAX_RESTARTS
 
@@ -99,13 +102,14 @@ it goes on in a new process, and nothing is held against it."""
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs workers on `devices` until the budgets of `studies` are filled.
+    """Runs workers on `devices` until the `queues` of `studies` are empty.
 
     `worker_options` go to each worker's command line, `environment` to its environment: the
     database's address with its password travels there, never on a command line.
     """
 
-    studies: Sequence[Work]
+    studies: Sequence[OpenStudy]
+    queues: Sequence[Queue[Any]]
     devices: Sequence[Gpu | CpuCores]
     worker_options: Sequence[str]
     environment: Mapping[str, str]
@@ -154,13 +158,11 @@ class Supervisor:
                 return Outcome.TIMED_OUT
             for child in children:
                 self._look_after(child)
-                self._waits.look(
-                    child.device, child.watched.beat.phase if child.watched is not None else None
-                )
+                self._waits.look(child.device, None if child.lines is None else child.beat.phase)
             if time.monotonic() >= next_reap:
                 next_reap = time.monotonic() + REAP_S
-                for opened in self.studies:
-                    self._persist(opened.ledger.reap, "a look for lost trials")
+                for queue in self.queues:
+                    self._persist(queue.reap, "a look for lost trials")
                 self._call_back(children)
             tick()
             if all(child.done for child in children) and not self._call_back(children):
@@ -176,15 +178,14 @@ class Supervisor:
             if child.is_due:
                 self._start(child)
             return
-        code = child.process.poll()
+        code = child.process.code
         if code is not None:
             self._see_to_its_end(child, code)
 
     def _see_to_its_end(self, child: Child, code: int) -> None:
         """Take back what the worker held, and decide whether and when another follows it."""
-        if child.watched is not None:
-            self._dog.forget(child.watched)
-            child.watched = None
+        if child.lines is not None:
+            self._dog.forget(child)
         held = self._persist(lambda: self._take_back(child), "a dead worker's trial")
         ended_well = code == 0 and not held  # the user's code may end a process with any code
         if ended_well or self._left() == 0:
@@ -222,7 +223,7 @@ class Supervisor:
         home = [child for child in children if child.done and not child.given_up]
         if not home:
             return False
-        counts = [self._counts(opened) for opened in self.studies]
+        counts = [self._counts(queue) for queue in self.queues]
         budget = sum(each.budget for each in counts)
         if not any(each.left for each in counts):
             return False
@@ -236,20 +237,19 @@ class Supervisor:
             _log.warning(
                 "the worker on %s will have to wait for its device: %s", child.device.label, holder
             )
-        child.budget_at_start = sum(self._counts(opened).budget for opened in self.studies)
+        child.budget_at_start = sum(self._counts(queue).budget for queue in self.queues)
         names = ",".join(opened.name for opened in self.studies)
         if not self._takes_early(child, names):
             command = [*self.worker_command, "--study", names]
             child.start(command, self.worker_options, self.environment)
-        assert child.process is not None, "it was started just now"
-        child.watched = self._dog.watch(child.device.label, child.process, child.listening)
+        self._dog.watch(child)
 
     def _takes_early(self, child: Child, names: str) -> bool:
         """Have the worker that waits on this device for its studies, if there is one."""
         early = self.early.take(child.device, names)
         if early is None:
             return False
-        child.process, child.listening, child.name = early.process, early.listening, early.name
+        child.process, child.lines, child.name = early.process, early.lines, early.name
         return True
 
     def _stop(self, children: list[Child], tick: Callable[[], None]) -> None:
@@ -259,7 +259,7 @@ class Supervisor:
         running = [child for child in children if child.runs]
         for child in running:
             assert child.process is not None
-            child.process.terminate()
+            child.process.popen.terminate()
         deadline = time.monotonic() + STOP_GRACE_S
         try:
             while any(child.runs for child in running):
@@ -272,8 +272,7 @@ class Supervisor:
             if any(child.runs for child in running):
                 for child in running:
                     assert child.process is not None
-                    kill(child.process)
-                    child.process.wait()
+                    child.process.end()
             for child in children:
                 if child.process is not None:  # whoever was dead before we asked had failed
                     with contextlib.suppress(*DATABASE_FAILURES):  # then its lease runs out
@@ -284,32 +283,32 @@ class Supervisor:
         hand back at once instead of waiting for its lease. Returns how many pieces of work it held.
         """
         self.deliver()
-        held = 0
+        held = sum(queue.reap(worker=child.name, state=state) for queue in self.queues)
         for opened in self.studies:
-            held += opened.ledger.reap(worker=child.name, state=state)
             opened.roster.leave(child.name)
         return held
 
     def _persist(self, action: Callable[[], T], what: str) -> T:
         return persistently(action, what, give_up=lambda: self.stop.first is not None)
 
-    def _counts(self, opened: Work) -> Counts:
-        return self._persist(opened.ledger.counts, "the budget")
+    def _counts(self, queue: Queue[Any]) -> Counts:
+        return self._persist(queue.counts, "the budget")
 
     def _results(self, child: Child) -> int:
         """What the child's last worker brought to a result:
         others' results are no sign that its device works.
         """
         return self._persist(
-            lambda: sum(opened.ledger.results(child.name) for opened in self.studies),
+            lambda: sum(queue.results(child.name) for queue in self.queues),
             "a look at a worker's results",
         )
 
     def _left(self) -> int:
-        return sum(self._counts(opened).left for opened in self.studies)
+        return sum(self._counts(queue).left for queue in self.queues)
 
     def _gave_up(self, children: list[Child]) -> TunerError:
         last = next(child for child in children if child.given_up)
         return TunerError(
-            f"the workers could not be kept alive: {last.last_words()} (whole log: {last.log_path})"
+            f"the workers could not be kept alive: {last_line(last.log_path)} "
+            f"(whole log: {last.log_path})"
         )

@@ -7,30 +7,36 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from tuner.config import Choice
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
 from tuner.launch.crew import Crew, deadline, note_spent, runs_unpaid
-from tuner.launch.outcome import Notes, Outcome, Progress, Quiet, StopRequests, VerificationWork
-from tuner.launch.request import Number, Positive, Request, checked, names_of
+from tuner.launch.request import (
+    Notes,
+    Number,
+    Outcome,
+    Positive,
+    Progress,
+    Quiet,
+    Request,
+    StopRequests,
+    checked,
+    names_of,
+)
 from tuner.launch.where import Where, choose_where
 from tuner.storage.database import Database, open_database
 from tuner.storage.retry import in_one_sentence
 from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
-from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.own_file import programs_of
-from tuner.study.snapshot import snapshot
-from tuner.verdict.ablation import SEEDS as ABLATION_SEEDS
-from tuner.verdict.ablation import plan_ablation
+from tuner.study.snapshot import PREFIX, Group, all_meant, open_group, snapshot
 from tuner.verdict.confirmation_plan import SEEDS as CONFIRMATION_SEEDS
 from tuner.verdict.confirmation_plan import each_once, plan_confirmation
-from tuner.verdict.no_answer import why_none
-from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
+from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS, why_none
 from tuner.verdict.round_allowances import RoundAllowance, allowances, committed_s
-from tuner.verdict.runs_model import Choice
 from tuner.verdict.verification_plan import Planned, plan_verification, study_names
-from tuner.verdict.verified import Verified, read_verified
+from tuner.verdict.verified import Verified, read_verified, verifications_of
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 __all__ = ["VerificationOutcome", "VerificationRequest", "run"]
@@ -52,13 +58,9 @@ class VerificationRequest(Request):
     choice: Choice | None = None
     """None: what may be recommended, where there are trials enough to say so; else the front."""
     seeds: Number | None = None
-    """Of each configuration: 10, of each round 6, of a confirmation 30, of an ablation 10."""
-    stop_early: bool = False
+    """Of each configuration: 10, of each round 6, of a confirmation 30."""
     confirm: bool = False
     """Test what each study recommends, on untouched seeds, in place of a verification."""
-    ablate: bool = False
-    """Run what is recommended with one value at a time set back to the default, in place of a
-    verification."""
     against: str | None = None
     """Of a confirmation: a variant, or `group:NAME`, whose default's quality is asked for; the
     first of several variants where none is named."""
@@ -121,7 +123,15 @@ def run(
         for each in working_on:
             with_code(each, trust=request.trust)  # its workers find it where this user keeps it
         notes.note(where.notice)
-        crew = _crew(request, where, working_on, until)
+        crew = Crew(
+            devices=where.devices,
+            engine=where.engine,
+            task=request.task,
+            data_dir=request.data_dir,
+            deadline=until,
+            verify=True,
+            trusted_code=programs_of(each.definition for each in working_on),
+        )
         stop, missing = stop or StopRequests(), []
         printed: str | Mapping[str, str] = ""
         choice = _choice(request, opened, notes)
@@ -165,20 +175,6 @@ def _check_where(where: Where, opened: Sequence[OpenStudy]) -> None:
         each.refuse_other_device(where.devices[0].model)
 
 
-def _crew(
-    request: VerificationRequest, where: Where, studies: Sequence[OpenStudy], until: float | None
-) -> Crew:
-    return Crew(
-        devices=where.devices,
-        engine=where.engine,
-        task=request.task,
-        data_dir=request.data_dir,
-        deadline=until,
-        verify=True,
-        trusted_code=programs_of(each.definition for each in studies),
-    )
-
-
 def _reference(
     database: Database, request: VerificationRequest, opened: Sequence[OpenStudy]
 ) -> Group[OpenStudy] | None:
@@ -196,7 +192,7 @@ def _reference(
 
 def _choice(request: VerificationRequest, opened: Sequence[OpenStudy], notes: Notes) -> Choice:
     """What is verified where nobody said."""
-    if request.choice is not None or request.confirm or request.ablate or request.stop_early:
+    if request.choice is not None or request.confirm:
         return request.choice or Choice.FRONT
     for each in opened:
         if why_none(snapshot(each).with_runs_read()) is not None:
@@ -216,8 +212,6 @@ def _planned(
     still_asked: Callable[[], None],
 ) -> Planned:
     """What there is to run, or the next round of it."""
-    if request.ablate:
-        return plan_ablation(opened, seeds=request.seeds or ABLATION_SEEDS)
     if request.confirm:
         return plan_confirmation(
             opened,
@@ -232,7 +226,6 @@ def _planned(
             top=request.top or TOP,
             seeds=request.seeds or SEEDS,
             choice=choice,
-            stop_early=request.stop_early,
             device_s=_left_s(opened, request.budget_s),
         )
     return _planned_round(opened, request)
@@ -277,10 +270,10 @@ def _planned_round(opened: Sequence[OpenStudy], request: VerificationRequest) ->
 
 
 def _work_off(opened: Sequence[OpenStudy], crew: Crew, notes: Notes, stop: StopRequests) -> Outcome:
-    work = VerificationWork.of(opened)
+    queue = verifications_of(opened)
     deliver(opened, WorkerPaths(working_folder(opened[0].database.address)))
-    work.ledger.reap()
-    counts = work.ledger.counts()
+    queue.reap()
+    counts = queue.counts()
     if counts.left == 0:
         if counts.budget:
             notes.note(
@@ -288,4 +281,4 @@ def _work_off(opened: Sequence[OpenStudy], crew: Crew, notes: Notes, stop: StopR
                 "finished"
             )
         return Outcome.FILLED
-    return crew.work([work], opened, notes.progress, stop)
+    return crew.work(opened, notes.progress, stop)

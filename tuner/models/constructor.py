@@ -77,7 +77,7 @@ def constructor_of(reference: str) -> Constructor:
     except ValueError:
         raise UsageError(
             f"{reference}: its constructor has no signature that can be read; write the study file "
-            "by hand, as docs/own-architecture.md shows"
+            "by hand, as docs/own-model.md shows"
         ) from None
     if has_darts_interface(model_class):
         given = _given_by_darts(model_class)

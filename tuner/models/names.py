@@ -9,30 +9,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from tuner.config import LIBRARY, NetworkName, is_name, library_class, names_file, names_own_code
+from tuner.config import is_name
 from tuner.files.plain import PlainTable
-
-__all__ = [
-    "HEADS",
-    "LIBRARY",
-    "LOOP",
-    "SHARED",
-    "NetworkName",
-    "NetworkSettings",
-    "builtin_names",
-    "library_class",
-    "names_file",
-    "names_own_code",
-    "network_names",
-    "social_names",
-]
-
-BUILTIN = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 
 
 def builtin_names() -> tuple[str, ...]:
     """The names of the mixers, the baseline first."""
-    return BUILTIN
+    return "original", "rmsnorm", "layernorm", "simple", "batchnorm"
 
 
 LOOP, SHARED, HEADS = "social-xlstm-loop", "social-xlstm-shared", "social-xlstm-heads"

@@ -1,6 +1,6 @@
 """Operations whose plain form is slow for skinny planes: same values, fewer and larger kernels.
 
-What each replaces, and what that cost on the reference job, stands in docs/log.md.
+What such rewrites gave on the reference job stands in docs/lessons.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Products on a CPU, in the shapes that its library is fast at: same values (docs/log.md).
+# Products on a CPU, in the shapes that its library is fast at: same values.
 
 
 TILE = 16

@@ -8,13 +8,12 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from tuner.config import Architecture, ModelShapes
+from tuner.config import Architecture, ModelShapes, names_own_code
 from tuner.errors import UsageError, unknown_name
 from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
 from tuner.models.fault import FAULTS, on_one_line, out_of_memory
-from tuner.models.names import names_own_code
 from tuner.models.own_modules import module_by_name, module_from_file
 
 # Classes written for another library: which of their methods tuner does not call, and how to wrap
@@ -44,10 +43,7 @@ CALLED_AS = (
     "**settings) whose "
     "forward(past, future, static) returns (batch, horizon, targets, quantiles)"
 )
-WHERE = (
-    "docs/own-architecture.md, 'A class of another library', "
-    "shows how to wrap the network of another"
-)
+WHERE = "docs/own-model.md, 'A class of another library', shows how to wrap the network of another"
 
 
 def unused_methods(found: type) -> tuple[str, ...]:
@@ -67,24 +63,11 @@ def unused_notice(reference: str, methods: tuple[str, ...]) -> str:
         f"{reference}: its own {named} will not be used: tuner trains every variant by one "
         "protocol (quantile loss, "
         "AdamW, early stopping) and takes only the network and its forward of the class; see "
-        "docs/own-architecture.md"
+        "docs/own-model.md"
     )
 
 
 FOR_DARTS = ", or a module class with the constructor arguments of darts' _TSMixerModule"
-
-
-def names_model_of_darts(location: str) -> bool:
-    """Whether an import string begins where darts has its forecasting models, and no module."""
-    return location in ("darts", "darts.models")
-
-
-def no_model_of_darts(reference: str) -> str:
-    """That such a model is not taken, and what is."""
-    return (
-        f"{reference}: a forecasting model of darts is not taken: it brings its own data handling "
-        f"and training; {CALLED_AS}{FOR_DARTS}; {WHERE}"
-    )
 
 
 def advice(found: object) -> str:
@@ -92,7 +75,7 @@ def advice(found: object) -> str:
     empty for others.
     """
     if isinstance(found, type) and found.__module__.startswith("neuralforecast.models."):
-        return f"; name it as neuralforecast:{found.__name__} instead (docs/own-architecture.md)"
+        return f"; name it as neuralforecast:{found.__name__} instead (docs/own-model.md)"
     library = next((name for name in _libraries(found) if name in ("neuralforecast", "darts")), "")
     if not library:
         return ""
@@ -182,17 +165,9 @@ def load_named(reference: str, *, kind: str = "function or class") -> Any:
             f"{reference!r} is no import string; "
             "expected package.module:Class or path/to/file.py:Class"
         )
-    of_darts = kind == "class" and names_model_of_darts(location)
-    try:
-        from_file = location.endswith(".py")
-        module = module_from_file(location) if from_file else module_by_name(location)
-    except UsageError:
-        if of_darts:  # to install it would not help
-            raise UsageError(no_model_of_darts(reference)) from None
-        raise
+    from_file = location.endswith(".py")
+    module = module_from_file(location) if from_file else module_by_name(location)
     if not hasattr(module, name):
-        if of_darts:
-            raise UsageError(no_model_of_darts(reference))
         known = _own_names(module, type if kind == "class" else (type, FunctionType))
         raise unknown_name(f"{kind} in {location}", name, known)
     return getattr(module, name)
@@ -286,6 +261,15 @@ def _missing(
     ]
 
 
+def random_windows(s: ModelShapes, n: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """What a network of these shapes is given for `n` windows: past (n, L, C + P + F), future
+    (n, T, F) and static (n, S), the latter two None where there are none.
+    """
+    past = torch.rand(n, s.input_size, s.n_targets + s.n_past + s.n_future)
+    future = torch.rand(n, s.horizon, s.n_future) if s.n_future else None
+    return past, future, torch.zeros(n, s.n_static) if s.n_static else None
+
+
 @torch.no_grad()
 def check_output(reference: str, model: nn.Module, shapes: ModelShapes) -> None:
     """One forward pass in evaluation mode, on the CPU; torch's random state is left as it was.
@@ -294,17 +278,9 @@ def check_output(reference: str, model: nn.Module, shapes: ModelShapes) -> None:
         UsageError: it fails, or returns something else than (batch, horizon, targets, quantiles).
     """
     expected = (TRIAL_BATCH, shapes.horizon, shapes.n_targets, shapes.n_quantiles)
-    n_past_columns = shapes.n_targets + shapes.n_past + shapes.n_future
     try:
         with torch.random.fork_rng(devices=[]):
-            past = torch.rand(TRIAL_BATCH, shapes.input_size, n_past_columns)
-            future = (
-                torch.rand(TRIAL_BATCH, shapes.horizon, shapes.n_future)
-                if shapes.n_future
-                else None
-            )
-            static = torch.zeros(TRIAL_BATCH, shapes.n_static) if shapes.n_static else None
-            output = model.eval()(past, future, static)
+            output = model.eval()(*random_windows(shapes, TRIAL_BATCH))
     except FAULTS as error:
         if out_of_memory(error) is not None:
             raise

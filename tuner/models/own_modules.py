@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from tuner.config import names_file
 from tuner.errors import UsageError
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.models.names import names_file
 
 # Python files that a file of the user's own imports from beside it: a network in several files.
 

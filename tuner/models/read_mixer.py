@@ -18,14 +18,7 @@ from tuner.errors import UsageError
 from tuner.models.dropout import dropout
 from tuner.models.layers import EPS, FeatureRMSNorm, TimeFirst
 from tuner.models.readings import Reading
-from tuner.models.tsmixer import (
-    Design,
-    FeatureMixing,
-    MixerBlock,
-    MixingSizes,
-    TimeMixing,
-    TSMixer,
-)
+from tuner.models.tsmixer import Design, FeatureMixing, MixerBlock, MixingSizes, TimeMixing, TSMixer
 
 _INITIALISE: dict[str, Callable[[Tensor], Any]] = {
     "default": lambda _weight: None,

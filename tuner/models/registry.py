@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tuner.config import Architecture, Hyperparameters, ModelShapes
+from tuner.config import Architecture, Hyperparameters, ModelShapes, library_class
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import library_class, network_names, social_names
+from tuner.models.names import network_names, social_names
 from tuner.models.readings import check_mixer_arguments, split_reading
+from tuner.models.social_xlstm.variant_settings import Pooling, VariantSettings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -60,6 +61,16 @@ def build_model(
     Raises:
         UsageError: unknown name, class that cannot be imported, called or used, settings it does
             not take, or a hyperparameter no network can have.
+
+    >>> shapes = ModelShapes(
+    ...     input_size=48, horizon=24, n_targets=3, n_past=0, n_future=0, n_static=0, n_quantiles=5
+    ... )
+    >>> chosen = Hyperparameters(
+    ...     learning_rate=1e-3, weight_decay=0.0, batch_size=256, dropout=0.1, hidden_size=16
+    ... )
+    >>> model = build_model(Architecture(model="rmsnorm"), shapes, chosen)
+    >>> model(torch.zeros(2, 48, 3), None, None).shape
+    torch.Size([2, 24, 3, 5])
     """
     check_name(architecture.model)
     _check_hyperparameters(hyperparameters)
@@ -87,12 +98,22 @@ def cell_of(architecture: Architecture, hyperparameters: Hyperparameters) -> str
     Raises:
         UsageError: settings that the variant does not take.
     """
+    settings = _social_settings(architecture, hyperparameters)
+    if settings is None:
+        return None
+    from tuner.models.social_xlstm.matrix_cell import cell_in_use
+
+    return cell_in_use(settings.cell, settings.kind)
+
+
+def _social_settings(
+    architecture: Architecture, hyperparameters: Hyperparameters
+) -> VariantSettings | None:
+    """None of other networks."""
     if architecture.model not in social_names():
         return None
-    from tuner.models.social_xlstm.detector_networks import social_cell
-
     arguments = {**architecture.settings, **network_arguments(hyperparameters)}
-    return social_cell(architecture.model, arguments)
+    return VariantSettings.of(architecture.model, arguments)
 
 
 def pooling_of(
@@ -104,12 +125,12 @@ def pooling_of(
     Raises:
         UsageError: as `build_model`.
     """
-    if architecture.model not in social_names():
+    settings = _social_settings(architecture, hyperparameters)
+    if settings is None or settings.pooling is Pooling.NONE or not shapes.positions:
         return ""
-    from tuner.models.social_xlstm.detector_networks import social_pooling
+    from tuner.models.social_xlstm.detector_networks import pooling_in_words
 
-    arguments = {**architecture.settings, **network_arguments(hyperparameters)}
-    return social_pooling(architecture.model, shapes, arguments)
+    return pooling_in_words(shapes.positions, settings.pool_radius)
 
 
 def unused_parts(architecture: Architecture, shapes: ModelShapes) -> Iterator[str]:
@@ -136,12 +157,7 @@ def network_arguments(hyperparameters: Hyperparameters) -> dict[str, Any]:
     """What of a configuration a network is built with: its own hyperparameters, and those of
     `hidden_size` and `dropout` that it has.
     """
-    found: dict[str, Any] = hyperparameters.of_network
-    for name in ("hidden_size", "dropout"):
-        value = getattr(hyperparameters, name)
-        if value is not None:
-            found[name] = value
-    return found
+    return hyperparameters.of_network | hyperparameters.sizes
 
 
 def _build_builtin(

@@ -9,51 +9,31 @@ Lightning is no dependency of its own: neuralforecast brings it.
 
 from __future__ import annotations
 
-import importlib
 import platform
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from tuner.callbacks.program_report import library
 from tuner.devices.cpu import processor_name
-from tuner.errors import UsageError
+from tuner.display.terminal import make_console
 from tuner.files.durable import put
+from tuner.profile.profile_page import as_page, print_profile
+from tuner.profile.profile_records import Profile, bottleneck
+from tuner.profile.script_hooks import Hooks, numbers_of
+from tuner.profile.script_profile import seen_of
 
 if TYPE_CHECKING:
-    from tuner.profile.profile_records import Profile
-
-NEEDED = (
-    "LightningProfile needs pytorch_lightning or lightning: "
-    "install one with: pip install pytorch-lightning"
-)
+    _Callback = Any
+else:
+    _NAMES = ("lightning.pytorch", "pytorch_lightning")
+    _Callback = library(*_NAMES, needed_by="LightningProfile", extra="lightning").Callback
 
 
-def _callback() -> type:
-    """Lightning's class of callbacks, under whichever name it is installed.
-
-    Raises:
-        UsageError: under none.
-    """
-    for library in ("pytorch_lightning", "lightning.pytorch"):
-        try:
-            found: type = importlib.import_module(library).Callback
-        except ImportError:
-            continue
-        return found
-    raise UsageError(NEEDED)
-
-
-def __getattr__(name: str) -> Any:
-    """The callback is made when it is first asked for: this module costs nothing without it."""
-    if name != "LightningProfile":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = type("LightningProfile", (_Profiling, _callback()), {"__doc__": _Profiling.__doc__})
-    globals()[name] = made
-    return made
-
-
-class _Profiling:
+class LightningProfile(_Callback):  # type: ignore[misc]
     """Profiles the first steps of a training, says where their time goes, and lets it go on.
 
     Args:
@@ -80,8 +60,6 @@ class _Profiling:
 
     def on_train_start(self, *_: Any) -> None:
         """The hooks are set: Lightning's optimisers and loaders are torch's."""
-        from tuner.profile.script_hooks import Hooks
-
         self._hooks = Hooks(self._steps, on_network=lambda _network: None, ended=self._ended)
         self._stack.enter_context(self._hooks.installed())
 
@@ -94,29 +72,17 @@ class _Profiling:
             self._stack.close()
 
     def _ended(self) -> None:
-        from tuner.profile.script_hooks import numbers_of
-
         self._stack.close()
         self.profile = _profile_of(numbers_of(self._hooks))
         self._hooks.seen.inputs = None  # the last batch: nobody else holds it
         if self._show:
-            from tuner.display.terminal import make_console
-            from tuner.profile.profile_page import print_profile
-
             print_profile(self.profile, make_console(stderr=True))
         if self._html is not None:
-            from tuner.profile.profile_page import as_page
-
             put(self._html, as_page(self.profile).encode())
 
 
 def _profile_of(found: dict[str, Any]) -> Profile:
     """Pace, stages and throughput; the rest needs runs of its own."""
-    import torch
-
-    from tuner.profile.profile_records import bottleneck
-    from tuner.profile.script_profile import seen_of
-
     seen = seen_of(found, steps=found["all_steps"])
     return replace(
         seen,

@@ -5,14 +5,15 @@ Names of classes, lines of scripts and kernels come from outside: all of it is e
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.table import Table
 
 from tuner.display.terminal import Console
 from tuner.display.text import in_html
+from tuner.files.plain import in_json
 from tuner.profile.profile_records import (
     ADVICE,
     MEMORY,
@@ -112,11 +113,75 @@ def _of_machine(profile: Profile) -> Iterator[str]:
             yield f"tensor cores do {launched.tensor_cores:.0%} of the products' time"
 
 
+# The tables of a profile, as terminal and page have them.
+
+
+STAGES = "stages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One table in words."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: Sequence[tuple[str, tuple[str, ...]]]
+    """Of each its kind, `fault`, `idle` or empty, and its cells."""
+    numbers: tuple[int, ...]
+    """Places of the columns that hold figures."""
+
+
+def _listings(profile: Profile) -> Iterator[tuple[str, Listing]]:
+    """Those that there are by now, each with the name of what it is of."""
+    if profile.advice:
+        yield ADVICE, _listed_advice(profile)
+    if profile.operations.top:
+        yield OPERATIONS, _listed_operations(profile)
+    if profile.memory:
+        yield MEMORY, _listed_memory(profile)
+
+
+def _listed_advice(profile: Profile) -> Listing:
+    rows = []
+    for each in profile.advice:
+        kind = "fault" if each.fault else "" if each.helps else "idle"
+        foretold = "-" if each.epoch_s is None else seconds(each.epoch_s)
+        rows.append((kind, (each.change, gain_of(each), foretold, remark_on(each))))
+    return Listing(
+        title="Advice, tried here where it can be",
+        heads=("advice", "gain", "an epoch", ""),
+        rows=rows,
+        numbers=(1, 2),
+    )
+
+
+def _listed_operations(profile: Profile) -> Listing:
+    rows = [
+        ("", (each.name, f"{each.calls:.1f}", seconds(each.seconds)))
+        for each in profile.operations.top
+    ]
+    kind = "kernel" if profile.operations.kernels is not None else "operation"
+    heads = (kind, "calls a step", "time a step")
+    return Listing(title="What a step launches", heads=heads, rows=rows, numbers=(1, 2))
+
+
+def _listed_memory(profile: Profile) -> Listing:
+    rows = []
+    for each in profile.memory:
+        step = "-" if each.step_s is None else seconds(each.step_s)
+        window = "-" if each.step_s is None else seconds(each.step_s / each.batch_size)
+        rows.append(("", (str(each.batch_size), memory_of(each), step, window)))
+    heads = ("batch", "peak memory", "a step", "a window")
+    return Listing(title="Memory against batch size", heads=heads, rows=rows, numbers=(0, 2, 3))
+
+
 # A profile on the terminal.
 
 
 BAR = 30
-STAGES = "stages"
+LONGEST_CELL = 90
+"""Characters of a kernel's name that a terminal gets."""
+STYLES = {"fault": "bold", "": "", "idle": "dim"}
 
 
 def print_measured(profile: Profile, console: Console, printed: set[str]) -> None:
@@ -146,12 +211,12 @@ def print_profile(profile: Profile, console: Console, printed: Container[str] = 
 
 def _tables(profile: Profile) -> Iterator[tuple[str, Table]]:
     yield STAGES, _table_of_stages(profile)
-    if profile.advice:
-        yield ADVICE, _table_of_advice(profile)
-    if profile.operations.top:
-        yield OPERATIONS, _table_of_operations(profile)
-    if profile.memory:
-        yield MEMORY, _table_of_memory(profile)
+    for name, listing in _listings(profile):
+        table = Table(*listing.heads, title=listing.title)
+        for kind, (first, *others) in listing.rows:
+            shown = first[:LONGEST_CELL] if name == OPERATIONS else first
+            table.add_row(shown, *others, style=STYLES[kind])
+        yield name, table
 
 
 def _table_of_stages(profile: Profile) -> Table:
@@ -165,32 +230,6 @@ def _table_of_stages(profile: Profile) -> Table:
     return table
 
 
-def _table_of_advice(profile: Profile) -> Table:
-    table = Table("advice", "gain", "an epoch", "", title="Advice, tried here where it can be")
-    for each in profile.advice:
-        foretold = "-" if each.epoch_s is None else seconds(each.epoch_s)
-        style = "bold" if each.fault else "" if each.helps else "dim"
-        table.add_row(each.change, gain_of(each), foretold, remark_on(each), style=style)
-    return table
-
-
-def _table_of_operations(profile: Profile) -> Table:
-    kind = "kernel" if profile.operations.kernels is not None else "operation"
-    table = Table(kind, "calls a step", "time a step", title="What a step launches")
-    for each in profile.operations.top:
-        table.add_row(each.name[:90], f"{each.calls:.1f}", seconds(each.seconds))
-    return table
-
-
-def _table_of_memory(profile: Profile) -> Table:
-    table = Table("batch", "peak memory", "a step", "a window", title="Memory against batch size")
-    for each in profile.memory:
-        step = "-" if each.step_s is None else seconds(each.step_s)
-        window = "-" if each.step_s is None else seconds(each.step_s / each.batch_size)
-        table.add_row(str(each.batch_size), memory_of(each), step, window)
-    return table
-
-
 # A profile as plain data: for `--json`, and from the process of somebody else's script.
 
 
@@ -198,31 +237,20 @@ def as_document(profile: Profile) -> dict[str, Any]:
     """Times in seconds, memory in bytes, shares from 0 to 1, utilisation in per cent."""
     stages = profile.stages
     return {
-        "subject": profile.subject,
-        "device": profile.device,
-        "settings": dict(profile.settings),
-        "bottleneck": profile.bottleneck,
+        **in_json(profile, "subject", "device", "settings", "bottleneck"),
         "pace": asdict(profile.pace)
         | {"window_s": profile.pace.window_s, "windows_per_s": profile.pace.windows_per_s},
         "stages": {
-            "epoch_s": stages.epoch_s,
+            **in_json(stages, "epoch_s", "difference", attribution="how"),
             "seconds": {stage.value: stages.seconds.get(stage, 0.0) for stage in Stage},
             "shares": {stage.value: stages.share(stage) for stage in Stage},
-            "attribution": stages.how,
-            "difference": stages.difference,
         },
-        "throughput": {
-            "step_s": list(profile.trend.seconds),
-            "fall": profile.trend.fall,
-            "falls": profile.trend.falls,
-        },
+        "throughput": in_json(profile.trend, "fall", "falls", step_s="seconds"),
         "operations": asdict(profile.operations),
         "busy": asdict(profile.busy),
         "memory": [asdict(each) for each in profile.memory],
         "advice": [_of_advice(each) for each in profile.advice],
-        "contamination": profile.contamination,
-        "notes": list(profile.notes),
-        "not_measured": list(profile.left),
+        **in_json(profile, "contamination", "notes", not_measured="left"),
     }
 
 
@@ -274,9 +302,7 @@ def as_page(profile: Profile) -> str:
         _key(),
         *_timeline(profile),
         *_throughput(profile),
-        *_advice(profile),
-        *_operations(profile),
-        *_memory(profile),
+        *(_table(listing) for _, listing in _listings(profile)),
         "<h2>How it was measured</h2>",
         *(f"<p>{in_html(line)}</p>" for line in facts_of(profile)),
     ]
@@ -366,55 +392,19 @@ def _throughput(profile: Profile) -> Iterator[str]:
     yield _svg(high + 24, pieces)
 
 
-def _advice(profile: Profile) -> Iterator[str]:
-    if not profile.advice:
-        return
-    yield "<h2>Advice, tried here where it can be</h2>"
-    rows = []
-    for each in profile.advice:
-        kind = "fault" if each.fault else "" if each.helps else "idle"
-        foretold = "-" if each.epoch_s is None else seconds(each.epoch_s)
-        rows.append((kind, (each.change, gain_of(each), foretold, remark_on(each))))
-    yield _table(("advice", "gain", "an epoch", ""), rows, numbers=(1, 2))
+def _table(listing: Listing) -> str:
+    """A heading, and the table."""
+    rows = [_cells("th", listing.heads, "", listing.numbers)]
+    rows += [_cells("td", cells, kind, listing.numbers) for kind, cells in listing.rows]
+    return f"<h2>{in_html(listing.title)}</h2>\n<table>{''.join(rows)}</table>"
 
 
-def _operations(profile: Profile) -> Iterator[str]:
-    if not profile.operations.top:
-        return
-    yield "<h2>What a step launches</h2>"
-    rows = [
-        ("", (each.name, f"{each.calls:.1f}", seconds(each.seconds)))
-        for each in profile.operations.top
-    ]
-    yield _table(("kernel or operation", "calls a step", "time a step"), rows, numbers=(1, 2))
-
-
-def _memory(profile: Profile) -> Iterator[str]:
-    if not profile.memory:
-        return
-    yield "<h2>Memory against batch size</h2>"
-    rows = []
-    for each in profile.memory:
-        step = "-" if each.step_s is None else seconds(each.step_s)
-        rows.append(("", (str(each.batch_size), memory_of(each), step)))
-    yield _table(("batch", "peak memory", "a step"), rows, numbers=(0, 2))
-
-
-def _table(
-    heads: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], *, numbers: Sequence[int]
-) -> str:
-    head = "".join(
-        f"<th{' class=n' if n in numbers else ''}>{in_html(each)}</th>"
-        for n, each in enumerate(heads)
+def _cells(tag: str, cells: Sequence[str], kind: str, numbers: Sequence[int]) -> str:
+    inside = "".join(
+        f"<{tag}{' class=n' if n in numbers else ''}>{in_html(cell)}</{tag}>"
+        for n, cell in enumerate(cells)
     )
-    body = []
-    for kind, cells in rows:
-        inside = "".join(
-            f"<td{' class=n' if n in numbers else ''}>{in_html(cell)}</td>"
-            for n, cell in enumerate(cells)
-        )
-        body.append(f'<tr class="{kind}">{inside}</tr>')
-    return f"<table><tr>{head}</tr>{''.join(body)}</table>"
+    return f'<tr class="{kind}">{inside}</tr>'
 
 
 def _box(x: float, y: float, wide: float, high: float, colour: str, said: str) -> str:

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -45,19 +45,6 @@ class Recording:
         return sum(self.seconds.values())
 
 
-class Recorder(Protocol):
-    """A `Mark` that is told when a recording begins and ends."""
-
-    def __call__(self, stage: Stage) -> None:
-        """What came since the last call is this stage's."""
-
-    def start(self) -> None:
-        """From now on; the device is idle."""
-
-    def stop(self) -> Recording:
-        """Up to the last call; waits for the device."""
-
-
 def moment(device: torch.device) -> Any:
     """Now, by the device's own clock, without waiting: for `seconds_between`."""
     if device.type != "cuda":
@@ -74,57 +61,35 @@ def seconds_between(before: Any, after: Any) -> float:
     return float(before.elapsed_time(after)) / 1000
 
 
-class HostRecorder:
-    """By the host's clock: where each operation is over when its call returns."""
+class Recorder:
+    """A `Mark` by the device's own clock: a moment at each boundary, noted without waiting.
 
-    def __init__(self) -> None:
-        self._marks: list[tuple[Stage, float]] = []
-        self._began = 0.0
+    Where a GPU waits for the host between two moments, that is the time of their stage: so all
+    stages together are the whole time.
 
-    def __call__(self, stage: Stage) -> None:
-        self._marks.append((stage, time.perf_counter()))
-
-    def start(self) -> None:
-        self._marks = []
-        self._began = time.perf_counter()
-
-    def stop(self) -> Recording:
-        return recording([(stage, at - self._began) for stage, at in self._marks])
-
-
-class EventRecorder:
-    """By the device's clock: an event at each boundary, recorded without waiting.
-
-    Where the device waits for the host between two events, that is the time of their stage: so
-    all stages together are the whole time.
+    Args:
+        device: whose clock counts.
     """
 
-    def __init__(self) -> None:
-        self._spare: list[torch.cuda.Event] = []
-        self._marks: list[tuple[Stage, torch.cuda.Event]] = []
-        self._first: torch.cuda.Event | None = None
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._marks: list[tuple[Stage, Any]] = []
+        self._first: Any = None
 
     def __call__(self, stage: Stage) -> None:
-        event = self._event()
-        event.record()
-        self._marks.append((stage, event))
+        """What came since the last call is this stage's."""
+        self._marks.append((stage, moment(self._device)))
 
     def start(self) -> None:
-        self._spare += [event for _, event in self._marks]
+        """From now on; the device is idle."""
         self._marks = []
-        self._first = self._event()
-        self._first.record()
+        self._first = moment(self._device)
 
     def stop(self) -> Recording:
-        assert self._first is not None, "it was started"
-        torch.cuda.synchronize()
-        first = self._first
-        return recording([(s, first.elapsed_time(event) / 1000) for s, event in self._marks])
-
-    def _event(self) -> torch.cuda.Event:
-        if self._spare:
-            return self._spare.pop()
-        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        """Up to the last call; waits for the device."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        return recording([(stage, seconds_between(self._first, at)) for stage, at in self._marks])
 
 
 class ReplayRecorder:
@@ -141,17 +106,11 @@ class ReplayRecorder:
     def __call__(self, stage: Stage) -> None:
         if self._full or not torch.cuda.is_current_stream_capturing():
             return
-        self.marks.append((stage, self._marked()))
-        # A captured step begins and ends with this stage.
-        self._full = len(self.marks) > 1 and stage is Stage.OTHER
-
-    def _marked(self) -> Any:
         event = torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call]
         event.record()
-        return event
-
-    def start(self) -> None:
-        """Nothing: replays stamp by themselves."""
+        self.marks.append((stage, event))
+        # A captured step begins and ends with this stage.
+        self._full = len(self.marks) > 1 and stage is Stage.OTHER
 
     def stop(self) -> Recording:
         torch.cuda.synchronize()
@@ -172,23 +131,20 @@ def recording(ends: list[tuple[Stage, float]]) -> Recording:
     return Recording(dict(seconds), tuple(spans))
 
 
-def recorder_for(device: torch.device) -> Recorder:
-    """The one that suits how steps run there that are not captured."""
-    return EventRecorder() if device.type == "cuda" else HostRecorder()
+BY_HOST = "by the host's clock at the boundaries of each stage"
+BY_EVENTS = (
+    "by events on the GPU's own clock at the boundaries of each stage; where the GPU waits for "
+    "the host, that counts into the stage"
+)
+BY_REPLAY = (
+    "the step is one captured graph: by timing events that are nodes of it, which each replay "
+    "stamps; what branches do side by side counts into the stage that waits for them"
+)
 
 
-HOW: Mapping[type, str] = {
-    HostRecorder: "by the host's clock at the boundaries of each stage",
-    EventRecorder: (
-        "by events on the GPU's own clock at the boundaries of each stage; where the GPU waits for "
-        "the host, that counts into the stage"
-    ),
-    ReplayRecorder: (
-        "the step is one captured graph: by timing events that are nodes of it, which each replay "
-        "stamps; what branches do side by side counts into the stage that waits for them"
-    ),
-}
-"""How a recorder attributes time, in words."""
+def how_recorded(device: torch.device) -> str:
+    """How a `Recorder` attributes time there, in words."""
+    return BY_EVENTS if device.type == "cuda" else BY_HOST
 
 
 def merged(recordings: Sequence[Recording]) -> Recording:

@@ -1,6 +1,6 @@
 """The process in which somebody else's script runs: told by a file what to do, it answers in one.
 
-python -m tuner.profile.script_child ANSWERS PARENT
+python -m tuner.profile.script_child PARENT
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tuner.errors import first_line
 from tuner.models.fault import on_one_line, out_of_memory
 from tuner.profile.script_changes import READS, changed, of_torch, on_network, replaced
 from tuner.profile.script_hooks import EnoughError, Hooks, numbers_of
-from tuner.profile.script_profile import ORDER, Order, serve
+from tuner.profile.script_profile import ORDER, Order, Script, serve
 from tuner.profile.step_operations import Watching, operations
 from tuner.profile.variant_faults import batched_gain, dead_parts, loops_in, step_s, there_and_back
 
@@ -92,7 +92,7 @@ def run(order: Order) -> dict[str, Any]:
             raise EnoughError
 
         hooks = Hooks(
-            order.steps,
+            order.script.steps,
             on_network=lambda network: on_network(network, order.changes, stack),
             ended=ended,
         )
@@ -103,14 +103,14 @@ def run(order: Order) -> dict[str, Any]:
         if watching is not None:
             stack.enter_context(reads.counted())
             stack.enter_context(watching)
-        failure = _run_script(order)
+        failure = _run_script(order.script)
         hooks.finish_early()
     answer = numbers_of(hooks)
     answer["failure"] = failure
     if watching is not None and not failure:
         answer["busy"] = asdict(watching.busy)
         answer["reads"] = reads.each_step(hooks.number)
-        answer |= _looked(hooks, order)
+        answer |= _looked(hooks, order.script.trace)
     return answer
 
 
@@ -118,12 +118,12 @@ def _gpu() -> Gpu | None:
     return next(iter(list_gpus(os.environ)), None)
 
 
-def _run_script(order: Order) -> str:
+def _run_script(script: Script) -> str:
     """Why it failed, in one line; empty where it did not."""
-    sys.argv = [order.script, *order.arguments]
-    sys.path.insert(0, str(Path(order.script).absolute().parent))
+    sys.argv = [str(script.path), *script.arguments]
+    sys.path.insert(0, str(script.path.absolute().parent))
     try:
-        runpy.run_path(order.script, run_name="__main__")
+        runpy.run_path(str(script.path), run_name="__main__")
     except EnoughError:
         return ""
     except SystemExit as end:
@@ -139,7 +139,7 @@ def _run_script(order: Order) -> str:
     return ""
 
 
-def _looked(hooks: Hooks, order: Order) -> dict[str, Any]:
+def _looked(hooks: Hooks, trace: Path | None) -> dict[str, Any]:
     """Dead parts, loops and operations of the script's network, on its own last inputs."""
     network, inputs = hooks.seen.network, hooks.seen.inputs
     if network is None or inputs is None:
@@ -156,7 +156,6 @@ def _looked(hooks: Hooks, order: Order) -> dict[str, Any]:
         whole_s = step_s(network, forward, device, fused=False) if loops else 0.0
         for loop in loops:
             found["loops"].append(_of_loop(loop, device) | {"whole_s": whole_s})
-        trace = None if order.trace is None else Path(order.trace)
         steps = partial(_steps, network, forward)
         found["operations"] = asdict(operations(steps, device, steps=LOOKED_AT, trace=trace))
     return found
@@ -181,9 +180,8 @@ def _steps(network: nn.Module, forward: Callable[[], object]) -> None:
 def answer_to(order: Path) -> None:
     """An order's answer goes where the order says."""
     wanted = ORDER.validate_json(order.read_bytes())
-    os.dup2(2, 1)  # what the script prints is for the person, and no part of a document
-    Path(wanted.answer).write_text(json.dumps(run(wanted)), encoding="utf-8")
+    wanted.answer.write_text(json.dumps(run(wanted)), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]), answer_to)
+    serve(int(sys.argv[1]), answer_to)

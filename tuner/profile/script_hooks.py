@@ -18,13 +18,13 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import dataloader
 
+from tuner.files.plain import in_json
 from tuner.profile.profile_records import (
-    HOW,
     Recorder,
     Recording,
+    how_recorded,
     merged,
     moment,
-    recorder_for,
     seconds_between,
 )
 from tuner.profile.script_changes import replaced
@@ -100,7 +100,7 @@ class Hooks:
         self._on_network = on_network
         self._ended = ended
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._recorder: Recorder = recorder_for(self._device)
+        self._recorder = Recorder(self._device)
         self._recording = False
         self._optimizer: Any = None
         self._number = 0
@@ -317,16 +317,13 @@ def numbers_of(hooks: Hooks) -> dict[str, Any]:
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda" if on_gpu else "cpu")
     return {
-        "steps": seen.steps,
+        **in_json(seen, "steps", "validations", "recorded_steps", "setup_s"),
         "all_steps": seen.sampled_steps,
-        "validations": seen.validations,
         "recorded": {} if recorded is None else dict(recorded.seconds),
-        "recorded_steps": seen.recorded_steps,
         "spans": [] if recorded is None else [asdict(span) for span in recorded.spans],
         "samples_a_step": seen.samples / seen.sampled_steps if seen.sampled_steps else 0,
         "loader": asdict(seen.loader),
         "network": "" if seen.network is None else type(seen.network).__name__,
-        "how": HOW[type(recorder_for(device))],
-        "setup_s": seen.setup_s,
+        "how": how_recorded(device),
         "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else peak_memory_of_process(),
     }

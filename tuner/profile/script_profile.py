@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,8 +18,8 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from tuner.devices import CpuCores, Gpu, Watch
-from tuner.display.text import signal_name
 from tuner.errors import TunerError
+from tuner.files.child import ChildProcess, Orders, SilentError, end_with, in_words
 from tuner.profile.profile_records import (
     ADVICE,
     MEMORY,
@@ -45,13 +43,13 @@ from tuner.profile.tried_advice import (
     NEAR,
     NO_WAIT,
     TINY,
+    computing,
     judged,
     of_dead,
     of_loop,
 )
 from tuner.profile.variant_faults import saved_share
 from tuner.training.stage_marks import Stage
-from tuner.worker.process import end_with
 
 # Somebody else's training: profiled from outside, in processes of its own.
 
@@ -61,8 +59,6 @@ from tuner.worker.process import end_with
 
 
 CHILD = "tuner.profile.script_child"
-LINE_BYTES = 4096
-"""More than a path, or two numbers, can have."""
 
 
 class ScriptHost:
@@ -70,40 +66,20 @@ class ScriptHost:
     a run has started ends with it, and all of them end with this process.
     """
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._answers = -1
-        self._read = b""
-
     def __enter__(self) -> Self:
         root = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-        self._answers, answering = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", CHILD, f"{answering}", f"{os.getpid()}"],
-                env={**os.environ, "PYTHONPATH": path},
-                stdin=subprocess.PIPE,
-                stdout=sys.stderr.fileno(),
-                pass_fds=(answering,),
-                start_new_session=True,
-            )
-        except OSError:
-            os.close(self._answers)
-            raise
-        finally:
-            os.close(answering)
+        self._child = ChildProcess(
+            "the process that runs scripts",
+            [sys.executable, "-m", CHILD, str(os.getpid())],
+            environment={**os.environ, "PYTHONPATH": path},  # as if its user ran it
+            told=True,
+            asked=True,
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
-        process, self._process = self._process, None
-        assert process is not None, "a host that was entered"
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.kill()
-        process.wait()
-        os.close(self._answers)
+        self._child.end()
 
     def run(self, order: Path, *, within_s: float | None = None) -> int | None:
         """Make a run, and wait for its end.
@@ -116,68 +92,46 @@ class ScriptHost:
             The exit code, as of `Popen.returncode`; None where it was ended after `within_s`.
 
         Raises:
-            TunerError: the host itself has ended.
+            ChildError: the host itself has ended.
         """
-        assert self._process is not None, "a host is used in its context"
-        assert self._process.stdin is not None
+        self._child.say(str(order))
+        pid: int = self._child.hear()
+        code: int | None = None
         try:
-            self._process.stdin.write(f"{order}\n".encode())
-            self._process.stdin.flush()
-        except OSError:
-            raise self._ended() from None
-        pid = int(self._line(None) or "0")
-        try:
-            code = self._line(within_s)
+            code = self._child.hear(within_s)
+        except SilentError:
+            pass
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         if code is None:
-            self._line(None)
-            return None
-        return int(code)
-
-    def _line(self, within_s: float | None) -> str | None:
-        """The next answer; None where it does not come in time."""
-        while b"\n" not in self._read:
-            if not select.select([self._answers], [], [], within_s)[0]:
-                return None
-            more = os.read(self._answers, LINE_BYTES)
-            if not more:
-                raise self._ended()
-            self._read += more
-        line, _, self._read = self._read.partition(b"\n")
-        return line.decode()
-
-    def _ended(self) -> TunerError:
-        assert self._process is not None
-        return TunerError(f"the process that runs scripts ended with code {self._process.wait()}")
+            self._child.hear()  # of the end that it has just been put to
+        return code
 
 
-def serve(answers: int, parent: int, run: Callable[[Path], None]) -> None:
+def serve(parent: int, run: Callable[[Path], None]) -> None:
     """Fork for each order that comes on standard input, and answer with the process and its end.
 
     Args:
-        answers: the descriptor to answer on.
         parent: whose process asks: this one ends with that one.
         run: makes the run of an order, in the forked process.
     """
-    end_with(parent, signal.SIGKILL)
-    os.set_inheritable(answers, False)
-    for line in sys.stdin:
+    orders = Orders(parent)
+    for order in orders:
         pid = os.fork()
         if pid == 0:
-            _forked(answers, Path(line.removesuffix("\n")), run)
-        os.write(answers, f"{pid}\n".encode())
+            _forked(orders, Path(order), run)
+        orders.answer(pid)
         _, status = os.waitpid(pid, 0)
-        os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        orders.answer(os.waitstatus_to_exitcode(status))
 
 
-def _forked(answers: int, order: Path, run: Callable[[Path], None]) -> None:
+def _forked(orders: Orders, order: Path, run: Callable[[Path], None]) -> None:
     """Never returns."""
     try:
         os.setsid()
         end_with(os.getppid(), signal.SIGKILL)
-        os.close(answers)
+        orders.close()
         with Path(os.devnull).open() as nothing:
             os.dup2(nothing.fileno(), 0)
         run(order)
@@ -191,23 +145,6 @@ def _forked(answers: int, order: Path, run: Callable[[Path], None]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What the process of a run is told."""
-
-    script: str
-    arguments: tuple[str, ...]
-    steps: int
-    changes: Changes
-    answer: str
-    look: bool = False
-    """Whether faults, operations and utilisation are wanted, too."""
-    trace: str | None = None
-
-
-ORDER = TypeAdapter(Order)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """What is run."""
 
@@ -217,6 +154,20 @@ class Script:
     trace: Path | None = None
     within_s: float | None = None
     """Seconds that a run of it may take, its process's start included; None: all that it needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the process of a run is told."""
+
+    script: Script
+    changes: Changes
+    answer: Path
+    look: bool = False
+    """Whether faults, operations and utilisation are wanted, too, and the script's trace."""
+
+
+ORDER = TypeAdapter(Order)
 
 
 class ScriptError(TunerError):
@@ -243,15 +194,9 @@ def run_script(
     """
     with tempfile.TemporaryDirectory(prefix="tuner-profile-") as folder:
         answer, order = Path(folder) / "answer.json", Path(folder) / "order.json"
-        wanted = Order(
-            script=str(script.path),
-            arguments=script.arguments,
-            steps=steps or script.steps,
-            changes=changes or Changes(),
-            answer=str(answer),
-            look=look,
-            trace=str(script.trace.absolute()) if look and script.trace is not None else None,
-        )
+        trace = None if script.trace is None else script.trace.absolute()
+        now = replace(script, steps=steps or script.steps, trace=trace)
+        wanted = Order(script=now, changes=changes or Changes(), answer=answer, look=look)
         order.write_bytes(ORDER.dump_json(wanted))
         code = host.run(order, within_s=script.within_s)
         if code is None:
@@ -259,7 +204,7 @@ def run_script(
                 f"{script.path}: it took longer than {script.within_s:.3g} s, and was ended"
             )
         if not answer.exists():
-            raise ScriptError(f"{script.path}: its process {_died(code)}")
+            raise ScriptError(f"{script.path}: its process {in_words(code)} and gave no answer")
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if found["failure"]:
         raise ScriptError(f"{script.path}: {found['failure']}")
@@ -268,14 +213,6 @@ def run_script(
             f"{script.path}: it took too few optimiser steps to be timed; let it take some dozens"
         )
     return found
-
-
-def _died(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "was ended from outside: most likely the host's memory ran out"
-    if code < 0:
-        return f"was ended by {signal_name(-code)}"
-    return f"ended with code {code} and no answer"
 
 
 def pace_of(found: dict[str, Any]) -> Pace:
@@ -531,8 +468,7 @@ def _of_loop(each: dict[str, Any], pace: Pace, stages: Stages) -> Advice:
     begun = of_loop(each["name"], each["kind"], each["calls"], each["share"])
     if "failure" in each:
         return replace(begun, outcome=f"not tried: {each['failure']}")
-    computing = stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
-    saved = computing * saved_share(each["loop_s"], each["one_s"], each["whole_s"])
+    saved = computing(stages) * saved_share(each["loop_s"], each["one_s"], each["whole_s"])
     return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
 
 

@@ -7,7 +7,7 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,9 +15,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
-from torch.profiler import ProfilerActivity, profile
 
-from tuner.bench.contender import is_kernel, reader
+from tuner.bench.contender import reader
 from tuner.bench.entrants import stop_after
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
@@ -25,15 +24,15 @@ from tuner.errors import UsageError, first_line
 from tuner.models.fault import out_of_memory
 from tuner.models.registry import build_model
 from tuner.profile.profile_records import (
-    HOW,
+    BY_REPLAY,
     Pace,
+    Recorder,
     Recording,
     ReplayRecorder,
     Stages,
+    how_recorded,
     merged,
     moment,
-    recorder_for,
-    recording,
     seconds_between,
 )
 from tuner.training.batching import Shuffles
@@ -211,91 +210,37 @@ def _give_back(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-# The stages of a captured step: read off timing events in its graph, or off markers in a trace.
+# The stages of a captured step: read off timing events in its graph.
 
 
 SETTLE = 8
+"""Steps before anything is timed."""
 REPLAYS = 12
 """Read, each the last of some in a row: the GPU is at work when it begins."""
 
 IN_A_ROW = 4
 
-MARKER = "spin_kernel"
-"""What `torch.cuda._sleep` launches."""
-
-BY_MARKERS = (
-    "the step is one captured graph: by kernels that do nothing and stand at the boundaries of its "
-    "stages, as a trace of a replay shows them"
-)
-
-
-class MarkerRecorder(ReplayRecorder):
-    """Launches a marker at each boundary of the step that is captured first."""
-
-    def _marked(self) -> None:
-        torch.cuda._sleep(1)  # type: ignore[no-untyped-call]  # noqa: SLF001 - the only kernel that torch has for doing nothing
-
 
 def of_capture(config: RunConfig, data: DeviceData) -> tuple[Recording | None, str]:
-    """One step's stages, and how they were attributed; no recording where neither way works."""
-    said = ""
-    for way, how in ((_by_events, HOW[ReplayRecorder]), (_by_markers, BY_MARKERS)):
-        try:
-            return way(config, data), how
-        except UsageError:
+    """One step's stages, and how they were attributed; no recording where that does not work."""
+    recorder, seen = ReplayRecorder(), list[Recording]()
+    try:
+        with running(config, data, mark=recorder) as found:
+            found.steps(SETTLE)
+            for _ in range(REPLAYS):
+                # Full batches only: the last one may be short, and is another graph.
+                found.steps(max(1, min(IN_A_ROW, found.n_windows // found.batch_size)))
+                seen.append(recorder.stop())
+    except UsageError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        if out_of_memory(error) is not None:
             raise
-        except (RuntimeError, ValueError) as error:
-            if out_of_memory(error) is not None:
-                raise
-            said = first_line(error)
-    return None, f"the stages of this captured step could not be told apart: {said}"
-
-
-def _by_events(config: RunConfig, data: DeviceData) -> Recording:
-    recorder = ReplayRecorder()
-    with running(config, data, mark=recorder) as found:
-        found.steps(SETTLE)
-        seen = []
-        for _ in range(REPLAYS):
-            # Full batches only: the last one may be short, and is another graph.
-            found.steps(max(1, min(IN_A_ROW, found.n_windows // found.batch_size)))
-            seen.append(recorder.stop())
+        said = first_line(error)
+        return None, f"the stages of this captured step could not be told apart: {said}"
     whole = merged(seen)
     mean = {stage: seconds / len(seen) for stage, seconds in whole.seconds.items()}
-    return Recording(mean, whole.spans)
-
-
-def _by_markers(config: RunConfig, data: DeviceData) -> Recording:
-    recorder = MarkerRecorder()
-    with running(config, data, mark=recorder) as found:
-        found.steps(SETTLE)
-        torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as traced:
-            found.steps(1)
-        events = [event for event in traced.events() if is_kernel(event)]
-    kernels = [
-        (event.name, event.time_range.start / 1e6, event.time_range.end / 1e6) for event in events
-    ]
-    return between_markers(kernels, [stage for stage, _ in recorder.marks])
-
-
-def between_markers(
-    kernels: Sequence[tuple[str, float, float]], stages: Sequence[Stage]
-) -> Recording:
-    """The stages of a replay.
-
-    Args:
-        kernels: name, start and end in seconds, of a trace in which the step was replayed once.
-        stages: of the markers, in their order; the first only begins.
-
-    Raises:
-        ValueError: the trace has not as many markers.
-    """
-    ends = sorted(end for name, _, end in kernels if MARKER in name)
-    if len(ends) != len(stages) or not ends:
-        raise ValueError(f"the trace shows {len(ends)} markers of {len(stages)}")
-    pairs = zip(stages[1:], ends[1:], strict=True)
-    return recording([(stage, end - ends[0]) for stage, end in pairs])
+    return Recording(mean, whole.spans), BY_REPLAY
 
 
 ROUNDS = 3
@@ -304,8 +249,6 @@ ROUNDS = 3
 TURNS = 5
 """Of a candidate, and of what it is compared with."""
 
-
-"""Steps before anything is timed."""
 
 PASSES = 3
 """Of validation, and of what lies between epochs, one after each of the first turns: their median.
@@ -444,7 +387,7 @@ def measure(
         seen = _in_turns(found, turns, max(1, steps // ROUNDS), record=not captured)
         paced = _paced(found, turns)
     recorded = merged(seen) if seen else None
-    how = HOW[type(recorder_for(data.minimum.device))]
+    how = how_recorded(data.minimum.device)
     n_recorded = len(seen) * max(1, steps // ROUNDS)
     if captured:
         recorded, how = of_capture(config, data)
@@ -455,7 +398,7 @@ def measure(
 
 def _in_turns(found: Running, turns: _Turns, steps: int, *, record: bool) -> list[Recording]:
     """Unrecorded stretches go to the turns; recorded ones between them come back."""
-    recorder = recorder_for(found.device)
+    recorder = Recorder(found.device)
     seen = []
     for _ in range(ROUNDS):
         turns.take(found, steps, whole=True)

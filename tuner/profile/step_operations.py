@@ -18,9 +18,9 @@ import psutil
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from tuner.bench.contender import is_kernel
-from tuner.bench.rounds import UtilisationSampler
+from tuner.bench.contender import INTERVAL_S, is_kernel, median_within
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.watch import BusyMeter
 from tuner.errors import first_line
 from tuner.profile.profile_records import Busy, Operation, Operations
 
@@ -51,7 +51,8 @@ def operations(
         if trace is not None:
             traced.export_chrome_trace(str(trace))
         if on_gpu:
-            return of_kernels(_kernels(traced.events()), steps)
+            kernels = filter(is_kernel, traced.events())
+            return of_kernels(((each.name, _seconds(each)) for each in kernels), steps)
         return _of_host(traced.key_averages(), steps)
     except RuntimeError as error:
         return Operations(failure=first_line(error))
@@ -103,10 +104,8 @@ def on_tensor_cores(kernel: str) -> bool:
     )
 
 
-def _kernels(events: Iterable[Any]) -> Iterable[tuple[str, float]]:
-    for event in events:
-        if is_kernel(event):
-            yield event.name, (event.time_range.end - event.time_range.start) / 1e6
+def _seconds(event: Any) -> float:
+    return float(event.time_range.end - event.time_range.start) / 1e6
 
 
 def _of_host(averages: Iterable[Any], steps: int) -> Operations:
@@ -143,14 +142,14 @@ class Watching:
 
     def __init__(self, gpu: Gpu | None, cores: Sequence[int] | None = None) -> None:
         self.busy = Busy()
-        self._sampler = None if gpu is None else UtilisationSampler(gpu)
+        self._meter = None if gpu is None else BusyMeter(gpu, INTERVAL_S)
         self._cores = cores
         self._process = psutil.Process()
         self._began = 0.0
 
     def __enter__(self) -> Self:
-        if self._sampler is not None:
-            self._sampler.__enter__()
+        if self._meter is not None:
+            self._meter.__enter__().clock_runs(True)
         psutil.cpu_percent(percpu=True)
         self._process.cpu_percent()
         self._began = time.perf_counter()
@@ -160,9 +159,9 @@ class Watching:
         window = self._began, time.perf_counter()
         cores = psutil.cpu_percent(percpu=True)
         process, gpu = self._process.cpu_percent(), None
-        if self._sampler is not None:
-            self._sampler.__exit__()
-            gpu = self._sampler.median(window)
+        if self._meter is not None:
+            self._meter.__exit__()
+            gpu = median_within(self._meter.readings, window)
         wanted = cores if self._cores is None else [cores[core] for core in self._cores]
         self.busy = Busy(gpu=gpu, process=process, cores=tuple(wanted))
 

@@ -44,20 +44,7 @@ class Candidate:
     config: RunConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """What is known when candidates are chosen."""
-
-    config: RunConfig
-    paced: Paced
-    stages: Stages
-    memory: Sequence[AtBatch]
-    device: torch.device
-    waits: bool = False
-    """Whether a line of the network's reads a value from the device: it cannot be captured."""
-
-
-def candidates(now: Situation) -> Iterator[Candidate | Advice]:
+def candidates(now: Trials) -> Iterator[Candidate | Advice]:
     """What to try, and, of what there is nothing to try, why not."""
     yield _batch(now)
     yield from _backends(now)
@@ -74,7 +61,7 @@ def candidates(now: Situation) -> Iterator[Candidate | Advice]:
     )
 
 
-def _batch(now: Situation) -> Candidate | Advice:
+def _batch(now: Trials) -> Candidate | Advice:
     present = now.config.hyperparameters.batch_size
     known = {
         each.batch_size: each.step_s / each.batch_size
@@ -101,12 +88,12 @@ def _batch(now: Situation) -> Candidate | Advice:
     return Candidate(advice, with_batch(now.config, size))
 
 
-def _backends(now: Situation) -> Iterator[Candidate | Advice]:
+def _backends(now: Trials) -> Iterator[Candidate | Advice]:
     on_gpu = now.device.type == "cuda"
     there = [Backend.COMPILE, Backend.EAGER]
     if on_gpu:
         there = [Backend.GRAPH, Backend.TRITON, *there]
-    ran = now.paced.backend
+    ran = now.present.backend
     for backend in there:
         if backend.value == ran:
             continue
@@ -136,7 +123,7 @@ def _of_backend(backend: Backend, device: torch.device) -> str:
     }.get(backend, "plain operations, one after the other")
 
 
-def _precisions(now: Situation) -> Iterator[Candidate]:
+def _precisions(now: Trials) -> Iterator[Candidate]:
     present = now.config.training.precision
     on_gpu = now.device.type == "cuda"
     wanted = [Precision.BF16, *([Precision.FP16] if on_gpu else [])]
@@ -154,7 +141,7 @@ def _precisions(now: Situation) -> Iterator[Candidate]:
         yield Candidate(advice, trained_with(now.config, precision=precision))
 
 
-def _accumulation(now: Situation) -> Candidate | Advice:
+def _accumulation(now: Trials) -> Candidate | Advice:
     share = now.stages.share(Stage.OPTIMISER)
     if now.config.hyperparameters.accumulate is not None:
         return Advice(change="accumulation", outcome="not tried: the variant searches it")
@@ -170,7 +157,7 @@ def _accumulation(now: Situation) -> Candidate | Advice:
     return Candidate(advice, trained_with(now.config, accumulate=accumulate))
 
 
-def _validation(now: Situation) -> Candidate | Advice:
+def _validation(now: Trials) -> Candidate | Advice:
     share = now.stages.share(Stage.VALIDATION)
     if share < LEAST_SHARE:
         outcome = f"not tried: it takes {share:.0%} of an epoch"
@@ -209,6 +196,11 @@ def of_loop(name: str, kind: str, calls: int, share: float) -> Advice:
     )
 
 
+def computing(stages: Stages) -> float:
+    """The share of an epoch that a network's own arithmetic takes."""
+    return stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
+
+
 MOST_S = 8.0
 """For the timed steps of one candidate, as the present pace has it."""
 
@@ -230,17 +222,23 @@ class DeviceLostError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """Tries candidates on a configuration's data, one after the other."""
+    """What is known of a training, and tries candidates on its data, one after the other."""
 
     config: RunConfig
     data: DeviceData
     present: Paced
     steps: int
     announce: Callable[[str], None]
-    computing: float = 1.0
-    """Of an epoch: forward, backward and optimiser."""
+    stages: Stages
+    memory: Sequence[AtBatch] = ()
+    waits: bool = False
+    """Whether a line of the network's reads a value from the device: it cannot be captured."""
     beside: Running | None = None
     """The present training, still running; None where two do not fit side by side."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.data.minimum.device
 
     def of_settings(self, found: Iterable[Candidate | Advice]) -> Iterator[Advice]:
         for each in found:
@@ -268,24 +266,23 @@ class Trials:
             why=f"each step waits for the device: {named}",
             fault=True,
         )
-        if self.data.minimum.device.type == "cpu":
+        if self.device.type == "cpu":
             return replace(begun, outcome=NO_WAIT)
         self.announce("trying the network without waiting")
         return self._tried(begun, self.config, no_waits)
 
     def _as_one(self, loop: Loop, whole_s: float) -> Advice:
         begun = of_loop(loop.name, loop.kind, len(loop.calls), loop.share)
-        device = self.data.minimum.device
-        if device.type == "cuda" and self.present.backend != Backend.EAGER.value:
+        if self.device.type == "cuda" and self.present.backend != Backend.EAGER.value:
             begun = replace(begun, outcome="timed as plain operations, though the step is captured")
         try:
-            loop_s, one_s = guarded(batched_gain)(loop, device, fused=True)
+            loop_s, one_s = guarded(batched_gain)(loop, self.device, fused=True)
         except Exception as error:
             if lost_context(error):
                 raise
             return replace(begun, outcome=f"not tried: {on_one_line(error)}")
         pace = self.present.pace
-        saved = self.computing * saved_share(loop_s, one_s, whole_s)
+        saved = computing(self.stages) * saved_share(loop_s, one_s, whole_s)
         return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
 
     def _tried(self, begun: Advice, config: RunConfig, patch: Patch | None = None) -> Advice:

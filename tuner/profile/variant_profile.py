@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -37,9 +37,9 @@ from tuner.profile.profile_records import (
 )
 from tuner.profile.stage_times import Measured, NoMemoryError, Running, guarded, measure, running
 from tuner.profile.step_operations import STEPS, busy_during, operations
-from tuner.profile.tried_advice import MOST_S, DeviceLostError, Situation, Trials, candidates
+from tuner.profile.tried_advice import MOST_S, DeviceLostError, Trials, candidates
 from tuner.profile.variant_faults import faults_in
-from tuner.training.engines.measure import what_auto_means
+from tuner.training.engines.choose import what_auto_means
 from tuner.training.stage_marks import Stage
 from tuner.trial.job import lost_context
 
@@ -142,22 +142,15 @@ STEPS_OF_A_SIZE = 8
 MINUTE_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is asked of a profile."""
-
-    steps: int
-    advice: bool = True
-    trace: Path | None = None
-
-
 def profile_variant(
     name: str,
     config: RunConfig,
     data: DeviceData,
     device: Gpu | CpuCores,
-    wanted: Wanted,
     *,
+    steps: int,
+    advice: bool = True,
+    trace: Path | None = None,
     announce: Callable[[str], None] = lambda _line: None,
     tell: Tell = silent,
 ) -> Profile:
@@ -168,7 +161,9 @@ def profile_variant(
         config: of the training.
         data: on the device.
         device: the same, as it is watched.
-        wanted: how many steps are timed, and what beside.
+        steps: how many are timed.
+        advice: whether advice is tried.
+        trace: where one of some steps goes, for chrome://tracing.
         announce: told what is under way, in lines.
         tell: told what there is, each time that more of it is measured.
 
@@ -180,36 +175,38 @@ def profile_variant(
     choice = what_auto_means(config, data)
     if choice is not None:  # as the first trial of a study does
         config = trained_with(config, backend=choice.backend)
-    announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
+    announce(f"measuring {steps} steps, and the stages of {steps} more")
 
     def began(found: Running, step_s: float) -> None:
-        announce(_how_long(found, step_s, wanted))
+        announce(_how_long(found, step_s, steps, advice=advice))
 
     with _told_in_one_line(name, config):
-        measured = measure(config, data, steps=wanted.steps, began=began)
-        now = told(_first(name, config, data, device, measured, choice, wanted), watch, tell)
-        busy, launched, finite = _inside(config, data, device, wanted)
+        measured = measure(config, data, steps=steps, began=began)
+        now = _first(name, config, data, device, measured, choice)
+        left = (OPERATIONS, MEMORY, ADVICE) if advice else (OPERATIONS, MEMORY)
+        now = told(replace(now, left=left), watch, tell)
+        busy, launched, finite = _inside(config, data, device, steps, trace)
     notes = _notes(measured, choice, finite=finite)
-    left = now.left[1:]
-    now = told(replace(now, operations=launched, busy=busy, notes=notes, left=left), watch, tell)
+    now = replace(now, operations=launched, busy=busy, notes=notes, left=left[1:])
+    now = told(now, watch, tell)
     announce("memory against batch size")
     for row in at_batch_sizes(config, data, Backend(measured.paced.backend)):
         now = told(replace(now, memory=(*now.memory, row)), watch, tell)
     now = told(replace(now, left=now.left[1:]), watch, tell)
-    if wanted.advice:
-        for piece in _advice(config, data, measured, now.memory, wanted.steps, announce):
+    if advice:
+        for piece in _advice(config, data, measured, now.memory, steps, announce):
             now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
     return told(replace(now, left=()), watch, tell)
 
 
-def _how_long(found: Running, step_s: float, wanted: Wanted) -> str:
+def _how_long(found: Running, step_s: float, steps: int, *, advice: bool) -> str:
     """All of it, by the first steps: they are measured four times over, and at most once or twice
     for each thing that is tried.
     """
     sides = 2 if found.device.type == "cpu" else 1
-    tried = min(wanted.steps, MOST_S / step_s) * sides * TRIES if wanted.advice else 0
-    whole_s = (4 * wanted.steps + sum(FACTORS) * STEPS_OF_A_SIZE + tried) * step_s
-    whole_s += found.setup_s * (2 + len(FACTORS) + (TRIES if wanted.advice else 0))
+    tried = min(steps, MOST_S / step_s) * sides * TRIES if advice else 0
+    whole_s = (4 * steps + sum(FACTORS) * STEPS_OF_A_SIZE + tried) * step_s
+    whole_s += found.setup_s * (2 + len(FACTORS) + (TRIES if advice else 0))
     shown = f"{whole_s:.0f} s" if whole_s < MINUTE_S else f"{whole_s / MINUTE_S:.0f} min"
     return f"a step takes {seconds(step_s)}: all of it about {shown}, with the device to itself"
 
@@ -221,7 +218,6 @@ def _first(
     device: Gpu | CpuCores,
     measured: Measured,
     choice: BackendChoice | None,
-    wanted: Wanted,
 ) -> Profile:
     """What the steps themselves say."""
     pace = measured.paced.pace
@@ -236,7 +232,6 @@ def _first(
         trend=trend,
         advice=() if falling is None else (falling,),
         notes=_notes(measured, choice, finite=True),
-        left=(OPERATIONS, MEMORY, ADVICE) if wanted.advice else (OPERATIONS, MEMORY),
     )
 
 
@@ -270,18 +265,16 @@ def _notes(measured: Measured, choice: BackendChoice | None, *, finite: bool) ->
 
 
 def _inside(
-    config: RunConfig, data: DeviceData, device: Gpu | CpuCores, wanted: Wanted
+    config: RunConfig, data: DeviceData, device: Gpu | CpuCores, wanted: int, trace: Path | None
 ) -> tuple[Busy, Operations, bool]:
     """What the machine does meanwhile, what a step launches, and whether its loss is a number: in
     steps that nobody times.
     """
     with running(config, data) as found:
         found.steps(STEPS)
-        busy = busy_during(lambda: found.steps(wanted.steps), device)
+        busy = busy_during(lambda: found.steps(wanted), device)
         steps = min(STEPS, max(1, found.n_windows // found.batch_size))
-        launched = operations(
-            lambda: found.steps(steps), found.device, steps=steps, trace=wanted.trace
-        )
+        launched = operations(lambda: found.steps(steps), found.device, steps=steps, trace=trace)
         finite = found.loss_is_finite()
     return busy, launched, finite
 
@@ -295,14 +288,6 @@ def _advice(
     announce: Callable[[str], None],
 ) -> Iterator[Advice]:
     faults = faults_in(config, data)
-    now = Situation(
-        waits=bool(faults.waits.found),
-        config=config,
-        paced=measured.paced,
-        stages=measured.stages,
-        memory=memory,
-        device=data.minimum.device,
-    )
     # Side by side on a CPU only: on a GPU nobody else is at work, and memory is short.
     side = running(config, data) if data.minimum.device.type == "cpu" else nullcontext()
     with side as beside:
@@ -312,10 +297,12 @@ def _advice(
             present=measured.paced,
             steps=steps,
             announce=announce,
-            computing=measured.stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER),
+            stages=measured.stages,
+            memory=memory,
+            waits=bool(faults.waits.found),
             beside=beside,
         )
-        tries = itertools.chain(trials.of_faults(faults), trials.of_settings(candidates(now)))
+        tries = itertools.chain(trials.of_faults(faults), trials.of_settings(candidates(trials)))
         yield from _as_far_as_it_goes(tries)
 
 

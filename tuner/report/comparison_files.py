@@ -15,15 +15,12 @@ from tuner.report.figures.draw import axes, draw
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
 from tuner.spec.objectives import axis_title
-from tuner.verdict.ablation import ablation_sentence
-from tuner.verdict.compare.another_search import another_search_sentences
-from tuner.verdict.compare.equal_quality import Fastest, shown_levels
+from tuner.verdict.compare.between import another_search_sentences
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.registered import RegisteredLevel, groups_of
+from tuner.verdict.compare.registered import Fastest, RegisteredLevel, groups_of, shown_levels
 from tuner.verdict.compare.rows import FIGURES, Row
 from tuner.verdict.compare.studies import labels, names_of_groups
-from tuner.verdict.stats.effects import WITHIN
-from tuner.verdict.stats.intervals import CONFIDENCE, Interval
+from tuner.verdict.stats.intervals import CONFIDENCE, WITHIN, Interval
 from tuner.verdict.verified import verified_in
 
 # What a report says, in sentences under titles: the same for terminals, pages and retunes.
@@ -34,7 +31,6 @@ CONFIRMED = "Confirmed on untouched seeds"
 BETWEEN_VARIANTS = "Between variants, by whole searches"
 ANOTHER_SEARCH = "Would another search say the same?"
 AT_LEVELS = "Times of the searches at registered levels"
-MADE_OF = "What made the gain"
 SECONDARY_POINTS = "Secondary: points of the fronts"
 BY_COLUMN = "Test MQL by target column, in the units of each"
 
@@ -54,7 +50,6 @@ def sections_of(report: Report) -> list[tuple[str, list[str]]]:
         (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
         (ANOTHER_SEARCH, [line for lines in another for line in lines]),
         (AT_LEVELS, [_at_level(level, names) for level in report.registered]),
-        (MADE_OF, [ablation_sentence(each) for each in report.ablations]),
         (SECONDARY_POINTS, own),
         (BY_COLUMN, [_by_column(row, called[row.study]) for row in report.rows if row.columns]),
         ("To read this", list(report.notes)),
@@ -86,23 +81,18 @@ def _at_level(level: RegisteredLevel, names: Mapping[str, str]) -> str:
 
 
 FORMS = {
-    "epochs": ".0f",
-    "total_time_s": ".3f",
-    "s_per_epoch": ".4f",
-    "val_loss": ".4f",
-    "test_mql": ".4f",
+    "epochs": ("epochs", ".0f"),
+    "total_time_s": ("total time (s)", ".3f"),
+    "s_per_epoch": ("s/epoch", ".4f"),
+    "val_loss": ("val loss", ".4f"),
+    "test_mql": ("test MQL", ".4f"),
 }
-HEADINGS = {
-    "epochs": "epochs",
-    "total_time_s": "total time (s)",
-    "s_per_epoch": "s/epoch",
-    "val_loss": "val loss",
-    "test_mql": "test MQL",
-}
+"""Heading of each figure, and how it is written."""
+HEADINGS = {name: heading for name, (heading, _) in FORMS.items()}
 HOW = (
     "Between variants a difference is claimed by an exact test over whole searches, by their times "
     "at one registered quality; of two configurations, by a paired permutation test after "
-    "Holm's correction. docs/reading-a-verdict.md says what each figure means."
+    "Holm's correction. docs/read-a-verdict.md says what each figure means."
 )
 LEVELS = "Time at equal quality (s)"
 LEVELS_ARE = (
@@ -132,7 +122,7 @@ def cell(row: Row, name: str) -> str:
     mark = " !" if row.contaminated and name in ("total_time_s", "s_per_epoch") else ""
     if name == "test_mql" and row.mql_is != name:
         mark = f" ({axis_title(row.mql_is)})"
-    return format(value, FORMS[name]) + mark
+    return format(value, FORMS[name][1]) + mark
 
 
 def write_csv(report: Report, path: Path) -> None:

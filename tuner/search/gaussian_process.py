@@ -2,8 +2,7 @@
 hundredths of a second.
 
 Matérn 5/2 with a length for each coordinate, and white noise; the most probable of its settings
-under priors that expect short lengths: with lengths about 1, the noise explained what differs
-(docs/log.md).
+under priors that expect short lengths: with lengths about 1, the noise explained what differs.
 
 Sources: Rasmussen and Williams (2006), chapters 2 and 5.
 """

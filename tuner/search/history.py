@@ -1,6 +1,6 @@
 """A study as a sampler should see it: encoded parameters, something to learn from every trial.
 
-Trials are stored with true values (hidden_size 64, weight_decay 0), which people read and export.
+Trials are recorded with true values (hidden_size 64, weight_decay 0), which people read and export.
 Samplers work best on encoded ones (log ranges, exponents of two). A trial without values is no
 blank either: one that diverged is seen as no better than the worst that finished, one that was
 pruned as a middling one, else a model-based sampler would go back there for ever. All this is held
@@ -32,7 +32,6 @@ from tuner.spec.pareto import Point, front_indices
 from tuner.spec.ranges import ZERO_SHARE
 from tuner.spec.space import SearchSpace
 from tuner.storage.optuna.private import numbered, trial_id_of
-from tuner.storage.optuna.rows import ENQUEUED
 
 # What a sampler of Optuna reads in place of a study: trials that it is shown, translated.
 
@@ -158,7 +157,7 @@ class TrialHistory:
         for trial in trials:
             if trial.number in self._finished or trial.number == asking:
                 continue
-            params = known_params(trial)
+            params = known_params(trial, self._space)
             if not self._space.whole(params):
                 continue
             if trial.state.is_finished():
@@ -340,10 +339,9 @@ class TrialHistory:
         return encoded
 
 
-def known_params(trial: FrozenTrial) -> dict[str, Any]:
+def known_params(trial: FrozenTrial, space: SearchSpace) -> dict[str, Any]:
     """The true values that a trial has or, while it waits in the queue, will have."""
-    enqueued = trial.system_attrs.get(ENQUEUED)
-    return (enqueued if isinstance(enqueued, dict) else {}) | trial.params
+    return space.true(trial.params)
 
 
 def _optimistic_end(recorded: Recorded) -> Point | None:

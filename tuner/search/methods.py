@@ -22,7 +22,7 @@ GP_HISTORY = 240
 of longer histories it sees the most telling part."""
 
 AUTO: SamplerName = "kg"
-"""What `auto` means, also in studies that are continued (docs/decisions/0010, 0024)."""
+"""What `auto` means, also in studies that are continued (docs/decisions/0008)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,10 @@ class Method:
     in_turn: Method | None = None
     """Asked for the trials of even numbers."""
     repeats: bool = False
-    """It is asked for the next run (`tuner.search.next_run`), which may be one more of a known
-    configuration; and else as said above, where there is no run of the default to go by."""
+    """It begins with rates around the default's and each other hyperparameter by itself
+    (`tuner.search.beginning`); others begin with quasi-random points. Then it is asked for the next
+    run (`tuner.search.next_run`), which may be one more of a known configuration; and as said above
+    where there is no run of the default to go by."""
 
 
 def _gp(asked: Asked) -> BaseSampler:
@@ -102,7 +104,7 @@ def prunes(sampler: str, said: bool | None) -> bool:
     """Whether dominated trials are ended early: as somebody said, and else unless the sampler runs
     configurations again. To that one a single run says little, and so does one that dominates; and
     where unlucky runs are ended, what is left of a configuration makes it look better than it is
-    (docs/decisions/0041).
+    (docs/decisions/0007).
     """
     return not method_of(sampler).repeats if said is None else said
 

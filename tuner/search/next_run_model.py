@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
 
 from tuner.search.gaussian_process import (
     JITTER,
@@ -41,7 +40,7 @@ Array = np.ndarray[Any, Any]
 EFFECT_PRIOR = (math.log(0.006), 0.6)
 """Of the logarithm of the variance of a configuration's own effect, in units of the figure's. With
 ten times as much, luck in the runs of a configuration is believed to be its own effect
-(docs/decisions/0042)."""
+(docs/decisions/0008)."""
 SLOPE_PRIOR = (1.5, 0.7)
 """Of how fast the noise's variance falls with the training's length, as a power of it. On the
 reference job a seed moves MQL by 0.014 in trainings of 14 epochs, and by 0.006 in those of 40."""
@@ -277,6 +276,8 @@ class Figure:
     """What is believed of the logarithm of time or of MQL, of all places together."""
 
     def __init__(self, ran: Configurations, figure: int, fitted: Fitted) -> None:
+        from scipy.linalg import cho_solve  # here: who only watches does not wait for it
+
         self._fitted, self._settings = fitted, fitted.settings
         self._where, self._row = ran.where, ran.default
         length = ran.length if figure == MQL else np.zeros(len(ran.runs))
@@ -297,6 +298,8 @@ class Figure:
 
     def of(self, tried: Array, new: Array) -> Of:
         """Of configurations that ran, by their rows, and of new places after them."""
+        from scipy.linalg import solve_triangular
+
         x = np.vstack([self._where[tried], new])
         n, row = len(tried), self._row
         cross = self._settings.smooth(x, self._where)

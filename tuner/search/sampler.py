@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import Value
 from tuner.record import Recorded
+from tuner.search.beginning import Beginning
 from tuner.search.cube import WholeSpaceSampler
 from tuner.search.gaussian_process import one_thread
 from tuner.search.history import TrialHistory, corner_of, known_params
@@ -120,8 +121,8 @@ def sampler_for(
 
 
 class EncodedSampler(WholeSpaceSampler):
-    """Suggests true values by asking the sampler `name`
-    for encoded ones on a history of the study.
+    """Suggests values of the stored space by asking the sampler `name` for encoded ones on a
+    history of the study.
     """
 
     def __init__(
@@ -143,9 +144,9 @@ class EncodedSampler(WholeSpaceSampler):
         self._sobol = SobolPoints(space.dimensions, seed)
         self._margin, self._budget = margin, budget
         self._next_run: NextRun | None = None
-
-    def reseed_rng(self) -> None:
-        """Nothing to do: the seed and the trial's number fix each ask."""
+        self._beginning: Beginning | None = None
+        if self._method.repeats and default is not None:
+            self._beginning = Beginning(space, default, seed=seed)
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -157,27 +158,31 @@ class EncodedSampler(WholeSpaceSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         del search_space
-        if self._space.whole(known_params(trial)):
+        if self._space.whole(known_params(trial, self._space)):
             return {}  # enqueued, or handed back: it has its values
+        return self._space.held(self._choose(study, trial))
+
+    def _choose(self, study: Study, trial: FrozenTrial) -> dict[str, Value]:
         trials = (
             self._earlier_answered(study, trial)
             if self._method.waits
             else study.get_trials(deepcopy=False)
         )
         self._history.update(trials, asking=trial.number)
-        if (run := self._run(trial.number)) is not None:
+        if (run := self._first(trial.number) or self._run(trial.number)) is not None:
             return run
         params, notes = self._suggest(trial.number)
+        trial.system_attrs |= notes
         for key, note in notes.items():
             storage_of(study).set_trial_system_attr(trial_id_of(trial), key, note)
         return self._unseen(params, trial.number)
 
-    def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
-    ) -> None:
-        """Nothing to do: each ask reads what is new in the study."""
-
-    # -- a suggestion ------------------------------------------------------------------------------
+    def _first(self, number: int) -> dict[str, Value] | None:
+        """What a search begins with; None after that, and of what was set aside."""
+        history, beginning = self._history, self._beginning
+        found = None if beginning is None else beginning.at(number, history.values_of)
+        barred = found is not None and place_of(self._space, found) in history.set_aside
+        return None if barred else found
 
     def _run(self, number: int) -> dict[str, Value] | None:
         """What runs as the trial `number`, be it new or not, for a method that repeats; None where
@@ -262,7 +267,7 @@ class EncodedSampler(WholeSpaceSampler):
             unanswered = any(
                 other.state == TrialState.RUNNING
                 and other.number < trial.number
-                and not self._space.whole(known_params(other))
+                and not self._space.whole(known_params(other, self._space))
                 for other in trials
             )
             if not unanswered or time.monotonic() > deadline:

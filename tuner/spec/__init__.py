@@ -1,3 +1,1 @@
-"""What a study is: its search space, its file,
-its definition, its policy, its objectives and its seeds.
-"""
+"""What a study is: search space, study file, definition, policy, objectives and seeds."""

@@ -19,22 +19,37 @@ from tuner.config import (
     Architecture,
     Hyperparameters,
     MqlSplit,
+    NetworkName,
     TrainingSettings,
     Value,
+    names_file,
+    own_code,
 )
 from tuner.data.task import task_of
-from tuner.errors import UsageError
-from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data, read_json
-from tuner.models.names import NetworkName, NetworkSettings, names_file, names_own_code
-from tuner.spec.configuration import (
+from tuner.errors import StorageError, UsageError
+from tuner.files.plain import (
+    UNREADABLE,
+    Digest,
+    Label,
+    PlainTable,
+    Prose,
+    Strict,
+    explained,
+    harmless_data,
+    in_json,
+    read_json,
+)
+from tuner.models.names import NetworkSettings
+from tuner.spec.objectives import TimeObjective, objective_names
+from tuner.spec.program import ClockLabel, NamedFiles, Program
+from tuner.spec.space import (
     Configuration,
     ProgramConfiguration,
+    ProgramSpace,
+    SearchSpace,
     of_training_beside,
     weight_problem,
 )
-from tuner.spec.objectives import TimeObjective, objective_names
-from tuner.spec.program import ClockLabel, NamedFiles, Program
-from tuner.spec.space import ProgramSpace, SearchSpace
 from tuner.spec.study_file import StudyFile
 
 # A study's definition as others stored it, in an exported file or a shared database: as strict as
@@ -46,10 +61,13 @@ MOST_SEEDS = 1_000_000
 
 
 class StoredNetwork(Strict):
-    """An `Architecture`."""
+    """An `Architecture` as others wrote it, in a study, a card or a configuration."""
 
     model: NetworkName
     settings: NetworkSettings = Field(default_factory=dict)
+
+    def architecture(self) -> Architecture:
+        return Architecture(model=self.model, settings=self.settings)
 
 
 class StoredDefinition(Strict):
@@ -95,10 +113,6 @@ class StoredDefinition(Strict):
                 "loss_source belongs to a term of a file, and says what that file held: expected "
                 "its SHA-256 with FILE.py:name, and only there"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _is_of_a_task(self) -> Self:
         task = task_of(self.task)
         if problem := self.space.input_size_problem(
             {"name": task.name, "input_size": task.input_size}
@@ -163,8 +177,7 @@ class StudyDefinition:
     def own_code(self) -> tuple[str, ...]:
         """The import strings of the user's code that a training runs: network, term of the loss."""
         loss = self.training.loss
-        named = [self.architecture.model, *([] if loss is None else [loss.term])]
-        return tuple(each for each in named if names_own_code(each))
+        return own_code(self.architecture.model, *([] if loss is None else [loss.term]))
 
     @property
     def clock(self) -> ClockLabel:
@@ -194,11 +207,9 @@ class StudyDefinition:
         """Plain data, JSON-able, the stored form."""
         data: dict[str, Any] = {
             "format": FORMAT,
-            **{name: getattr(self, name) for name in _AS_IT_IS},
-            "architecture": {
-                "model": self.architecture.model,
-                "settings": dict(self.architecture.settings),
-            },
+            **in_json(self, "variant", "core_change", "model_source", "task", "data_hash"),
+            **in_json(self, "seeds_per_trial", "mql_split"),
+            "architecture": in_json(self.architecture, "model", "settings"),
             "space": self.space.definition(),
             "defaults": self.defaults.as_dict(),
             "training": self.training.as_dict(),
@@ -225,8 +236,7 @@ class StudyDefinition:
         """
         data = {key: value for key, value in self.as_dict().items() if key != "core_change"}
         data["task"] = {key: value for key, value in self.task.items() if key != "description"}
-        model = without_folder(self.architecture.model)
-        data["architecture"] = {"model": model, "settings": dict(self.architecture.settings)}
+        data["architecture"]["model"] = without_folder(self.architecture.model)
         loss = self.training.loss
         if loss is not None:
             named = {"term": without_folder(loss.term), "weight": loss.weight}
@@ -255,9 +265,7 @@ class StudyDefinition:
         of_program = isinstance(data, dict) and "process" in data
         form = StoredProgramDefinition if of_program else StoredDefinition
         stored = form.model_validate_json(json.dumps(data), strict=True)
-        architecture = Architecture(
-            model=stored.architecture.model, settings=stored.architecture.settings
-        )
+        architecture = stored.architecture.architecture()
         of_network = set(_unclear(architecture, stored.space)) - stored.training.model_fields_set
         of_training = of_training_beside(of_network)
         defaults = stored.defaults.hyperparameters(stored.training.loss)
@@ -309,18 +317,6 @@ class StudyDefinition:
         )
 
 
-_AS_IT_IS = [
-    "variant",
-    "core_change",
-    "model_source",
-    "task",
-    "data_hash",
-    "seeds_per_trial",
-    "mql_split",
-]
-"""The fields that are stored as they are."""
-
-
 def without_folder(reference: str) -> str:
     """An import string without the folder of its file."""
     return reference.rpartition("/")[2]
@@ -353,7 +349,7 @@ def differences(stored: StudyDefinition, asked: StudyDefinition) -> list[str]:
     3 asked`.
     """
     there, here = _flat(stored.comparable()), _flat(asked.comparable())
-    phrases = []
+    own_files, phrases = _own_files(stored, asked), []
     for key in sorted(there.keys() | here.keys()):
         if there.get(key) == here.get(key):
             continue
@@ -363,10 +359,8 @@ def differences(stored: StudyDefinition, asked: StudyDefinition) -> list[str]:
                 f"{name}: an argument of its network there, asked as a setting of training, which "
                 "it is by now; give the argument another name"
             )
-        elif key == "model_source" and same_class(stored, asked):
-            phrases.append(f"{class_file(asked)} changed since the study was made")
-        elif key == "loss_source" and _same_term(stored, asked):
-            phrases.append(f"{_term_file(asked)} changed since the study was made")
+        elif key in own_files:
+            phrases.append(f"{own_files[key]} changed since the study was made")
         elif key.startswith("files.") and key in there and key in here:
             phrases.append(f"{key.removeprefix('files.')} changed since the study was made")
         else:
@@ -379,10 +373,9 @@ def differences(stored: StudyDefinition, asked: StudyDefinition) -> list[str]:
 def changed_files(stored: StudyDefinition, asked: StudyDefinition) -> tuple[str, ...]:
     """The user's files that both run and that are not what they were."""
     found: dict[str, None] = {}
-    if stored.model_source != asked.model_source and same_class(stored, asked):
-        found[class_file(asked)] = None
-    if stored.loss_source != asked.loss_source and _same_term(stored, asked):
-        found[_term_file(asked)] = None
+    for field, file in _own_files(stored, asked).items():
+        if getattr(stored, field) != getattr(asked, field):
+            found[file] = None
     before = {} if stored.files is None else stored.files.sha256
     for name, digest in ({} if asked.files is None else asked.files.sha256).items():
         if before.get(name, digest) != digest:
@@ -390,31 +383,26 @@ def changed_files(stored: StudyDefinition, asked: StudyDefinition) -> tuple[str,
     return tuple(found)
 
 
-def same_class(stored: StudyDefinition, asked: StudyDefinition) -> bool:
-    """Whether both are about the class of one file of the user's own, whatever stands in it."""
-    names = {without_folder(each.architecture.model) for each in (stored, asked)}
-    return len(names) == 1 and None not in (stored.model_source, asked.model_source)
+def _own_files(stored: StudyDefinition, asked: StudyDefinition) -> dict[str, str]:
+    """By the field with its hash, each file of the user's own that both name, whatever stands in
+    it: relative to the current folder where it lies in it.
+    """
+    found = {}
+    for field in ("model_source", "loss_source"):
+        there, here = (_named_for(field, each) for each in (stored, asked))
+        known = None not in (getattr(stored, field), getattr(asked, field))
+        if known and without_folder(there) == without_folder(here):
+            found[field] = _near(here)
+    if asked.program is not None and "model_source" in found:
+        found["model_source"] = "the program of [process]"
+    return found
 
 
-def class_file(definition: StudyDefinition) -> str:
-    """The file that an import string names, relative to the current folder where it lies in it."""
-    if definition.program is not None:
-        return "the program of [process]"
-    return _near(definition.architecture.model)
-
-
-def _same_term(stored: StudyDefinition, asked: StudyDefinition) -> bool:
-    """Whether both add the term of one file of the user's own, whatever stands in it."""
-    names = {
-        each.training.loss and without_folder(each.training.loss.term) for each in (stored, asked)
-    }
-    return len(names) == 1 and None not in (stored.loss_source, asked.loss_source)
-
-
-def _term_file(definition: StudyDefinition) -> str:
-    """The file with the term of the training loss, as `class_file`."""
-    assert definition.training.loss is not None, "it has one"
-    return _near(definition.training.loss.term)
+def _named_for(field: str, definition: StudyDefinition) -> str:
+    """The import string whose file has its hash in this field."""
+    if field == "model_source":
+        return definition.architecture.model
+    return "" if definition.training.loss is None else definition.training.loss.term
 
 
 def _near(reference: str) -> str:
@@ -430,3 +418,15 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
         for key, inner in value.items()
         for k, v in _flat(inner, f"{prefix}.{key}" if prefix else key).items()
     }
+
+
+def stored_definition(name: str, stored: str) -> StudyDefinition:
+    """What a study is. Raises StorageError where it is another version's, or damaged."""
+    try:
+        return StudyDefinition.from_json(stored)
+    except UNREADABLE as error:
+        raise StorageError(
+            f"the stored definition of study {name!r} cannot be read ({explained(error)}): it was "
+            "made by another version of tuner, or is damaged; use that version, restore a backup, "
+            "or start another study with --study NAME"
+        ) from None

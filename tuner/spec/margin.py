@@ -56,7 +56,7 @@ OF_MARGIN = Unit(margin_of, in_percent)
 
 CONFIRMATION_SEEDS = 90
 """Of a confirmation, unless somebody says otherwise: what is recommended has to pass it. Fewer
-confirm so much less that a search of the same total cost ends slower (docs/decisions/0026)."""
+confirm so much less that a search of the same total cost ends slower (docs/decisions/0010)."""
 STEPS = 3
 """How many configurations of a search are tested one after the other, at most."""
 LEVEL = 0.04

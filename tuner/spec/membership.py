@@ -5,13 +5,14 @@ no part of what it is.
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from tuner.config import MANY, MOST_SEARCHES
-from tuner.files.plain import LARGEST, Strict
+from tuner.errors import StorageError
+from tuner.files.plain import LARGEST, UNREADABLE, Strict, explained
 from tuner.record import Recorded
 
 # The seeds of trainings: they follow from the study's root, the trial's number, and which of the
@@ -97,3 +98,15 @@ class Membership(Strict):
 def name_of_search(group: str, number: int) -> str:
     """What search `number` of a group is called when it is made; the first as the group is."""
     return group if number == 1 else f"{group}-{number}"
+
+
+def stored_membership(name: str, stored: Any) -> Membership:
+    """Its place in a group. Raises StorageError where it is another program's, or damaged."""
+    try:
+        return Membership.model_validate(stored, strict=True)
+    except UNREADABLE as error:
+        raise StorageError(
+            f"the stored definition of study {name!r} cannot be read ({ATTRIBUTE}: "
+            f"{explained(error)}): which search of which group it is was written by another "
+            "program, or is damaged; restore a backup, or start another study with --study NAME"
+        ) from None

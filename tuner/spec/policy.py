@@ -1,5 +1,5 @@
-"""How a study is searched and run: what may change
-between two launches, unlike the study's definition.
+"""What the launches of a study say: how it is searched and run, which may change between two of
+them; the settings that are part of what it is; and what its retune is.
 
 Stored with the study, so that a worker on another machine needs only the database's address and the
 data.
@@ -7,17 +7,34 @@ data.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from typing import Annotated
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from tuner.config import SAMPLERS, SamplerName
+from tuner.config import MANY, MOST_SEARCHES, SAMPLERS, MqlSplit, SamplerName, TrainingSettings
 from tuner.errors import StorageError, UsageError, unknown_name
 from tuner.files.plain import LARGEST, UNREADABLE, excerpt, explained, read_json
-from tuner.settings import DURATION, HOURS, NUMBER, SIZE, Flag, Settings, Unit, in_percent
-from tuner.spec.margin import MARGIN, OF_MARGIN, TOO_MUCH
+from tuner.settings import (
+    DURATION,
+    HOURS,
+    NUMBER,
+    SIZE,
+    Flag,
+    Settings,
+    Unit,
+    flags,
+    in_percent,
+)
+from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN, OF_MARGIN, TOO_MUCH
+from tuner.spec.objectives import TimeObjective, objective_names
+
+if TYPE_CHECKING:
+    from tuner.spec.definition import StudyDefinition
+
 
 LARGEST_SEED = 2**32 - 1
 """What NumPy's generators and Optuna's samplers take."""
@@ -47,17 +64,6 @@ class SearchPolicy(Settings):
 
     As what one launch says of it, only what is named counts, and None lifts a limit.
     """
-
-    first = (
-        "sampler",
-        "seed",
-        "prune",
-        "max_time_s",
-        "max_mql",
-        "max_memory_bytes",
-        "reruns",
-        "checkpoint_s",
-    )
 
     sampler: Annotated[
         SamplerName,
@@ -174,6 +180,13 @@ class SearchPolicy(Settings):
         tuple[str, ...], Flag("", words=lambda names: f"(shared by {', '.join(names)})")
     ] = ()
     """The names of these studies; empty: this one alone."""
+    cap: Annotated[
+        float | None,
+        Field(gt=1, le=LARGEST),
+        Flag("", words=lambda c: f"(trainings end at {c:g} times the default's)", usual="(no cap)"),
+    ] = None
+    """A training ends at so many times what the default takes (`tuner.worker.trial_source`): a
+    retune says so of its searches. None: it goes on until it converges."""
 
     @property
     def counted_margin(self) -> float:
@@ -208,3 +221,222 @@ class SearchPolicy(Settings):
                 f"{whose} cannot be read ({explained(error)}); restore it from a backup, or start "
                 "another study with --study NAME"
             ) from None
+
+
+# What a launch says of what its studies are, beside variant and task.
+
+
+class StudySettings(TrainingSettings):
+    """What is part of what a study is, beside its variant and its task.
+
+    Only what is named counts: the rest is the study file's, the study's, or a new study's.
+    """
+
+    seeds: Annotated[
+        int,
+        Field(ge=1, le=MANY),
+        Flag("--seeds", "Train each configuration with so many seeds; medians count (1).", "N"),
+    ] = 1
+    """Trainings of each configuration; medians count."""
+    time_objective: Annotated[
+        TimeObjective,
+        Flag("--time-objective", "Which time is minimised (a new study: wall_clock_s)."),
+    ] = TimeObjective.WALL_CLOCK
+    target_val_loss: Annotated[
+        float | None,
+        Field(gt=0),
+        Flag(
+            "--target-val-loss",
+            "The validation loss of --time-objective time_to_target_s.",
+            "X",
+            NUMBER,
+        ),
+    ] = None
+    """For the time to a target, and for nothing else."""
+    mql_split: Annotated[
+        MqlSplit | None,
+        Flag(
+            "--mql-split",
+            "Which split's MQL is minimised (built-in tasks: test, own data: val); origins keeps "
+            "the last block of the test split for confirmations.",
+        ),
+    ] = None
+    """None: the task's usual one."""
+
+    @staticmethod
+    def of(definition: StudyDefinition) -> StudySettings:
+        """Those of a study."""
+        training = definition.training
+        return StudySettings(
+            **{name: getattr(training, name) for name in TrainingSettings.model_fields},
+            seeds=definition.seeds_per_trial,
+            time_objective=TimeObjective(definition.objectives[0]),
+            target_val_loss=definition.target_val_loss,
+            mql_split=MqlSplit(definition.mql_split),
+        )
+
+    def trained(self, training: TrainingSettings) -> TrainingSettings:
+        """`training` with what was said of it in its place."""
+        said = self.said()
+        return training.but(**{n: v for n, v in said.items() if n in TrainingSettings.model_fields})
+
+
+def resumed(
+    stored: StudyDefinition, asked: StudyDefinition, said: Collection[str]
+) -> StudyDefinition:
+    """`asked`, but with those settings of a launch that nobody `said` as the `stored` definition
+    has them. What no flag says is the file's: one that says another asks for another study.
+    """
+    if "time_objective" in said:
+        said = {*said, "target_val_loss"}  # they belong together
+    there, here = StudySettings.of(stored), StudySettings.of(asked)
+    now = here.but(
+        **{name: getattr(there, name) for name in flags(StudySettings) if name not in said}
+    )
+    return dataclasses.replace(
+        asked,
+        training=now.trained(asked.training),
+        seeds_per_trial=now.seeds,
+        mql_split=str(now.mql_split),
+        objectives=objective_names(now.time_objective, str(now.mql_split)),
+        target_val_loss=now.target_val_loss,
+    )
+
+
+# What a retune was asked for, registered with the first study of its variant before anything
+# runs.
+
+
+SEARCHES, TRIALS = 5, 320
+"""Of a new retune for which nobody said another number: a claim between two variants takes so many
+searches of each."""
+TRIALS_BEFORE_ROUNDS = 200
+"""Of each search, where its sampler repeats nothing: three rounds on fresh seeds follow, so that it
+comes to as many trainings."""
+
+
+class Registered(Settings):
+    """What a retune is; as what somebody says with one call, only what is named counts."""
+
+    against: Annotated[
+        str | None,
+        Field(max_length=512),
+        Flag(
+            "--against",
+            "The variant to hold it against, which is retuned as well; without it, its own default "
+            "alone counts.",
+            "NAME",
+        ),
+    ] = None
+    """The reference, as it was named; None where the variant is held against its default alone."""
+    searches: Annotated[
+        int,
+        Field(ge=1, le=MOST_SEARCHES),
+        Flag(
+            "--searches",
+            f"Independent searches of each variant ({SEARCHES}: a claim between two variants takes "
+            "so many).",
+            "S",
+        ),
+    ] = SEARCHES
+    trials: Annotated[
+        int | None,
+        Field(ge=1, le=MANY),
+        Flag(
+            "--trials",
+            f"Finished trials of each search ({TRIALS}; with --budget as many as it buys).",
+            "N",
+        ),
+    ] = TRIALS
+    """Of each search; None: as many as the budget buys."""
+    budget_s: Annotated[
+        float | None,
+        Field(gt=0),
+        Flag(
+            "--budget",
+            "Device time for all searches and their re-evaluation together; the confirmation comes "
+            "on top.",
+            "20m",
+            DURATION,
+        ),
+    ] = None
+    """Seconds on devices for searches and re-evaluation of all variants together."""
+    margin: Annotated[
+        float,
+        Field(ge=0, lt=TOO_MUCH),
+        Flag(
+            "--margin",
+            "As good as the default is an MQL at most so much above its own (1%).",
+            "1%",
+            OF_MARGIN,
+        ),
+    ] = MARGIN
+    confirm_seeds: Annotated[
+        int,
+        Field(ge=1, le=MANY),
+        Flag("--confirm-seeds", f"Fresh seeds of the confirmation ({CONFIRMATION_SEEDS}).", "N"),
+    ] = CONFIRMATION_SEEDS
+    together: Annotated[int, Field(ge=1, le=2)] = 1
+    """How many variants are retuned, and share the budget: the reference is one of them where it
+    had no confirmation yet."""
+    finished: bool = False
+    """There is nothing left to run."""
+
+    @staticmethod
+    def usual(*, repeats: bool) -> Registered:
+        """One that nobody said anything of, by a sampler that repeats configurations, or not."""
+        return Registered() if repeats else Registered(trials=TRIALS_BEFORE_ROUNDS)
+
+
+def agreed(
+    name: str, there: Registered | None, usual: Registered, said: Registered, *, begun: bool
+) -> tuple[Registered, list[str]]:
+    """What a retune of the group `name` is from now on, and a line for what it changes and what it
+    keeps.
+
+    Args:
+        name: of the group.
+        there: what is registered; None of a new retune.
+        usual: what a new one would be that nobody said anything of.
+        said: with this call.
+        begun: whether runs of its confirmation are planned.
+
+    Raises:
+        UsageError: what was registered cannot change any more.
+    """
+    if there is None:
+        new = said.over(usual)
+        if new.budget_s is not None and not said.says("trials"):  # as many as it buys
+            new = new.but(trials=None)
+        return new, []
+    now = said.over(there)
+    was, is_, plain = there.in_flags(), now.in_flags(), usual.in_flags()
+    changed = [field for field in was if was[field] != is_[field]]
+    fixed = changed if begun else [f for f in changed if f in _SHARED and there.budget_s]
+    fixed = [field for field in fixed if said.says(field)]
+    if fixed:
+        why = "its confirmation has begun" if begun else "its budget was shared by what there was"
+        raise UsageError(
+            f"the retune of {name!r} was registered with {' '.join(was[f] for f in fixed)}, and "
+            f"keeps that: {why}; leave out {' '.join(is_[f] for f in fixed)}, or go on by hand "
+            "with tuner launch, verify and compare"
+        )
+    lines = []
+    if changed:
+        what = ", ".join(f"from {was[field]} to {is_[field]}" for field in changed)
+        lines.append(f"the retune of {name} changes {what}")
+    kept = [
+        is_[field]
+        for field in is_
+        if not said.says(field)
+        and field not in changed
+        and is_[field] != plain[field]
+        and not (field == "trials" and now.trials is None)  # as many as the budget buys
+    ]
+    if kept:
+        lines.append(f"the retune of {name} keeps {' '.join(kept)}")
+    return now.but(finished=there.finished and not changed), lines
+
+
+_SHARED = ("against", "searches")
+"""What a budget was shared by."""

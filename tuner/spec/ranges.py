@@ -1,10 +1,11 @@
 """The range of one hyperparameter: numbers on a scale, whole numbers, powers of two, or choices.
 
-Each range has two faces. The *stored* one holds true values (64, exactly 0, "layer"); the *encoded*
-one is what a sampler searches: logarithms are its distributions' business, sizes are exponents of
-two. Beside these, a value has a place: coordinates from 0 to 1, in which configurations are near or
-far. A choice among three or more has a coordinate for each, of which the largest is chosen, so that
-none of them lies between two others.
+Its values are true ones (64, exactly 0, "layer"), and it has two faces. The *stored* one is what
+Optuna's tables have: a distribution whose every value is in the range, so that whatever of Optuna's
+draws from it stays there. The *encoded* one is what tuner's samplers search: logarithms are its
+distributions' business, sizes are exponents of two. Beside these, a value has a place: coordinates
+from 0 to 1, in which configurations are near or far. A choice among three or more has a coordinate
+for each, of which the largest is chosen, so that none of them lies between two others.
 """
 
 from __future__ import annotations
@@ -116,6 +117,10 @@ class Range(BaseModel):
         """How many values there are; None where they are not counted."""
         return None
 
+    def true(self, stored: Value) -> Value:
+        """The true value that one in Optuna's tables stands for."""
+        return stored
+
     def at(self, place: Sequence[float]) -> Value:
         """The encoded value at a place."""
         raise NotImplementedError
@@ -126,7 +131,7 @@ class Range(BaseModel):
 
     @property
     def named(self) -> tuple[Value, ...]:
-        """The stored values, where they are named one by one; else none."""
+        """The true values, where they are named one by one; else none."""
         return ()
 
     @property
@@ -135,7 +140,7 @@ class Range(BaseModel):
         return False
 
     def means_zero(self, value: Value) -> bool:
-        """Whether an encoded or a stored value stands for exactly 0 below a logarithmic range."""
+        """Whether an encoded or a true value stands for exactly 0 below a logarithmic range."""
         del value
         return False
 
@@ -145,22 +150,8 @@ class Range(BaseModel):
         span = low * (1 - rounding), high * (1 + rounding)
         return is_number(value) and min(span) <= value <= max(span)
 
-    def steps(self, encoded: Value) -> Iterator[tuple[float, Value]]:
-        """How far a step is, as a share of the range, and the encoded values one step from this."""
-        raise NotImplementedError
-
-    def snapped(self, x: Array, *, zeros: bool) -> Array:
-        """Where values of these coordinates are seen, (rows, coordinates) both; `zeros`: all that
-        mean exactly 0 at the end of the range.
-        """
-        raise NotImplementedError
-
     def bounds(self) -> tuple[float, float]:
-        """The lowest and the highest stored value, of numbers."""
-        raise NotImplementedError
-
-    def in_words(self) -> str:
-        """Where it goes."""
+        """The lowest and the highest true value, of numbers."""
         raise NotImplementedError
 
     def definition(self, *, kind: bool) -> dict[str, Any]:
@@ -181,11 +172,11 @@ class Levels(Range):
         raise NotImplementedError
 
     def decode(self, encoded: Value) -> Value:
-        """The stored value."""
+        """The true value."""
         raise NotImplementedError
 
     def values(self) -> tuple[Value, ...]:
-        """All stored values."""
+        """All true values."""
         return tuple(self.decode(self.value(level)) for level in range(self.levels))
 
     def level(self, encoded: Value) -> int:
@@ -201,13 +192,16 @@ class Levels(Range):
         return True
 
     def steps(self, encoded: Value) -> Iterator[tuple[float, Value]]:
+        """How far a step is, as a share of the range, and the encoded values one step from this."""
         level = self.level(encoded)
         for there in (level - 1, level + 1):
             if 0 <= there < self.levels:
                 yield 1 / self.levels, self.value(there)
 
     def snapped(self, x: Array, *, zeros: bool) -> Array:
-        """In the middle of their parts of the range."""
+        """Where values of these coordinates are seen, (rows, coordinates) both: in the middle of
+        their parts of the range. `zeros`: all that mean exactly 0 at the end of it.
+        """
         del zeros
         middles: Array = (
             np.minimum(np.floor(x * self.levels), self.levels - 1) + 0.5
@@ -224,8 +218,10 @@ class Levels(Range):
 
 
 def is_number(value: Value) -> TypeGuard[float]:
-    """True for a finite number; true and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """True for a finite number, as large as a float at most; true and false are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max
 
 
 def is_whole(value: Value) -> TypeGuard[float]:
@@ -308,6 +304,7 @@ class ChoiceRange(Levels):
         return min(numbers), max(numbers)
 
     def in_words(self) -> str:
+        """Where it goes."""
         return " or ".join(str(each) for each in self.choices)
 
     def value(self, level: int) -> Value:
@@ -360,6 +357,9 @@ ZERO_SHARE = 0.1
 """Where a logarithmic range includes zero, this share of the encoded range means exactly 0."""
 NEAR = 0.02
 """How far, as a share of its range, a continuous value moves to make a configuration new."""
+BELOW = 1e-9
+"""How far below a logarithmic range, as a share of its low end, the number lies that stands for
+exactly 0 in Optuna's tables: no draw falls between the two, and no rounding makes one the other."""
 SAFE_LOW = 1e-200
 """Logarithmic ranges from here on have no number that rounds to 0, up to any `high`."""
 
@@ -403,9 +403,19 @@ class FloatRange(Range):
         return f"{'0, or ' if self.zero else ''}{self.low:g} to {self.high:g}, {self.scale}"
 
     def stored(self) -> BaseDistribution:
-        if self.zero:
-            return FloatDistribution(0.0, self.high)
-        return FloatDistribution(self.low, self.high, log=self.scale == "log")
+        if self.zero and self.low == self.high:
+            return CategoricalDistribution((0.0, self.low))
+        lowest = self._stands_for_zero if self.zero else self.low
+        return FloatDistribution(lowest, self.high, log=self.scale == "log")
+
+    @property
+    def _stands_for_zero(self) -> float:
+        """In Optuna's tables, whose logarithmic distributions have no 0."""
+        return self.low * (1 - BELOW)
+
+    def true(self, stored: Value) -> Value:
+        near = is_number(stored) and math.isclose(stored, self._stands_for_zero, rel_tol=BELOW / 2)
+        return 0.0 if self.zero and near else stored
 
     def encoded(self) -> BaseDistribution:
         return FloatDistribution(self._encoded_low, self.high, log=self.scale == "log")
@@ -452,7 +462,7 @@ class FloatRange(Range):
         return ((value - low) / (high - low) if high > low else 0.5,)
 
     def nearest(self, value: Value) -> Value | None:
-        """The stored value that is nearest to `value`; None to what is no number."""
+        """The true value that is nearest to `value`; None to what is no number."""
         if not is_number(value):
             return None
         if self.means_zero(value):
@@ -460,12 +470,21 @@ class FloatRange(Range):
         return min(max(float(value), self.low), self.high)
 
     def outside(self, value: Value) -> str | None:
-        """What is wrong with a stored value; None where it is in the range."""
+        """What is wrong with a true value; None where it is in the range."""
         if not is_number(value):
             return f"{value!r} is no number"
         if (self.zero and value == 0) or self.low <= float(value) <= self.high:
             return None
         return f"{value:g} is outside {self.low:g} to {self.high:g}"
+
+
+def held(value: Value, distribution: BaseDistribution) -> Value:
+    """What Optuna's tables have for a true value: the lowest one for the 0 that a logarithmic
+    distribution lacks.
+    """
+    if value == 0 and isinstance(distribution, FloatDistribution) and distribution.log:
+        return distribution.low
+    return value
 
 
 # Whole numbers: powers of two, or in steps.
@@ -491,7 +510,7 @@ class SizeRange(Levels):
         return self
 
     def stored(self) -> BaseDistribution:
-        return IntDistribution(self.low, self.high)
+        return CategoricalDistribution(self.values())
 
     def encoded(self) -> BaseDistribution:
         return IntDistribution(self.low.bit_length() - 1, self.high.bit_length() - 1)

@@ -1,36 +1,43 @@
 """A study's search space: the built-in hyperparameters and the network's own, each with a range, a
 scale and the reason for it.
 
-Two faces of one space. The *stored* face is what the database and every reader sees: true values
-(hidden_size 64, weight_decay 0), and only of the hyperparameters that are there: some belong to a
-choice of another. The *encoded* face is what a sampler searches: all of them, always, sizes as
-exponents of two. `encode` and `decode` go between them.
+A configuration has true values (hidden_size 64, weight_decay 0), and only of the hyperparameters
+that are there: some belong to a choice of another. The space has two faces beside them. The
+*stored* one is what Optuna's tables have of a configuration, whose logarithmic ranges hold no 0:
+`held` and `true` lead there and back. The *encoded* one is what tuner's samplers search: all
+hyperparameters, always, sizes as exponents of two. `encode` and `decode` lead there and back.
 """
 
 from __future__ import annotations
 
 import functools
 import keyword
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any
 
 from optuna.distributions import BaseDistribution
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tuner.config import BUILT_IN, OF_THE_TASK, Value
+from tuner.config import BUILT_IN, OF_THE_TASK, OF_TRAINING, Hyperparameters, LossTerm, Value
 from tuner.errors import guess
-from tuner.files.plain import refuse_long_name
+from tuner.files.plain import excerpt, refuse_long_name
 from tuner.spec.ranges import (
+    LARGEST_SIZE,
+    LARGEST_VALUE,
     AnyRange,
+    ChoiceValue,
     FloatRange,
     OwnRange,
     RangeOfNumbers,
     RangeOfSizes,
     SizeRange,
+    held,
     is_number,
     is_whole,
 )
 
+ROUNDING = 1e-9
+"""By how much a database may have rounded the end of a range."""
 MIDDLE = 0.5
 """Of each coordinate of what is not there: equal for all, so that it tells none from another."""
 
@@ -123,8 +130,18 @@ class SearchSpace(BaseModel):
     # -- two faces ---------------------------------------------------------------------------------
 
     def stored(self) -> dict[str, BaseDistribution]:
-        """Distributions of the true values, as the database holds them."""
+        """The distributions in Optuna's tables; every value that they hold is one of the space."""
         return {name: r.stored() for name, r in self.ranges.items()}
+
+    def held(self, params: Mapping[str, Value]) -> dict[str, Value]:
+        """What Optuna's tables have for true values."""
+        r = self.ranges
+        return {name: held(v, r[name].stored()) if name in r else v for name, v in params.items()}
+
+    def true(self, stored: Mapping[str, Value]) -> dict[str, Value]:
+        """True values of what Optuna's tables have; of true values themselves."""
+        r = self.ranges
+        return {name: r[name].true(v) if name in r else v for name, v in stored.items()}
 
     def encoded(self) -> dict[str, BaseDistribution]:
         """Distributions that a sampler searches."""
@@ -160,7 +177,7 @@ class SearchSpace(BaseModel):
         return [x for name, r in self.ranges.items() for x in r.place(encoded[name])]
 
     def shares(self, params: Mapping[str, Value]) -> list[float]:
-        """The point of the unit cube where a stored configuration lies."""
+        """The point of the unit cube where a configuration lies."""
         there = self.there(params)
         found: list[float] = []
         for name, r in self.ranges.items():
@@ -209,6 +226,20 @@ class SearchSpace(BaseModel):
                     f"{name} is there only where {condition_in_words(self.ranges[name])}"
                 )
         return outside
+
+    def impossible(self, params: Mapping[str, Any], *, whole: bool) -> str | None:
+        """What of a recorded configuration, or of a part of one that is not `whole`, no sampler can
+        have chosen; None where all of it is possible.
+        """
+        for name, value in params.items():
+            if name not in self.ranges:
+                return f"{name!r} is no hyperparameter of the study"
+            if not self.ranges[name].possible(value, ROUNDING):
+                return f"{name} = {excerpt(str(value))} is outside of the study's space"
+        if whole and not self.whole(params):
+            missing = sorted(self.there(params).keys() - params.keys())
+            return f"it lacks the hyperparameter {missing[0]}"
+        return None
 
     def input_size_problem(self, task: Mapping[str, Any]) -> str | None:
         """Why the space goes beyond the past that the windows of a task have; None where it does
@@ -290,3 +321,102 @@ def condition_in_words(r: AnyRange) -> str:
         f"{name} is {' or '.join(repr(value) for value in values)}"
         for name, values in r.condition.items()
     )
+
+
+# A configuration as others wrote it, in a study file, an exported study or a model's card: every
+# value with its type and range, before anything reads it.
+
+
+Rate = Annotated[float, Field(gt=0, le=LARGEST_VALUE)]
+Decay = Annotated[float, Field(ge=0, le=LARGEST_VALUE)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
+
+
+def of_training_beside(settings: Collection[str]) -> tuple[str, ...]:
+    """Those of `OF_TRAINING` that are none of a built network's settings."""
+    return tuple(name for name in OF_TRAINING if name not in settings)
+
+
+class _Values(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    __pydantic_extra__: dict[str, ChoiceValue]
+
+    @property
+    def own(self) -> Mapping[str, Value]:
+        """Those of the network's own."""
+        return dict(sorted((self.__pydantic_extra__ or {}).items()))
+
+    def values(self) -> dict[str, Value]:
+        """All of them by name, the built-in ones first."""
+        found: dict[str, Value] = {}
+        for name in BUILT_IN:
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = value
+        return found | dict(self.own)
+
+
+class Configuration(_Values):
+    """A whole one: what every training has to have is there."""
+
+    learning_rate: Rate
+    weight_decay: Decay = 0.0
+    dropout: Probability | None = None
+    hidden_size: Size | None = None
+    batch_size: Size
+
+    def hyperparameters(self, loss: LossTerm | None = None) -> Hyperparameters:
+        """As trainings get it; `loss` is what theirs adds to the loss."""
+        return Hyperparameters.of(self.values(), loss=loss)
+
+    def beside(self, settings: Collection[str], loss: LossTerm | None = None) -> Hyperparameters:
+        """The same for a network whose settings hold those of its own, too."""
+        return Hyperparameters.of(self.values(), of_training_beside(settings), loss=loss)
+
+
+class ProgramConfiguration(Configuration):
+    """A whole one of a program: nothing has to be there."""
+
+    learning_rate: Rate | None = None  # type: ignore[assignment]
+    weight_decay: Decay | None = None  # type: ignore[assignment]
+    batch_size: Size | None = None  # type: ignore[assignment]
+
+    def hyperparameters(self, loss: LossTerm | None = None) -> Hyperparameters:
+        del loss  # a program has its own
+        return Hyperparameters.for_program(self.values())
+
+
+class PartOfConfiguration(ProgramConfiguration):
+    """That part of it which was chosen when its trial ended."""
+
+
+# What a study file, or a stored study, adds to the training loss: `[training.loss]`.
+
+
+def named_weight(file: Mapping[str, Any]) -> str:
+    """The hyperparameter that a study file's data name as weight; empty where they name none."""
+    training = file.get("training")
+    loss = training.get("loss") if isinstance(training, dict) else None
+    weight = loss.get("weight") if isinstance(loss, dict) else None
+    return weight if isinstance(weight, str) else ""
+
+
+def weight_problem(loss: LossTerm | None, space: SearchSpace) -> str | None:
+    """Why the weight cannot be what it is said to be, in one line; None where it can."""
+    if loss is None or not isinstance(loss.weight, str):
+        return None
+    name, where = loss.weight, "training.loss.weight"
+    if name in (*BUILT_IN, *OF_THE_TASK, *OF_TRAINING):
+        return f"{where}: {name} is for something else; expected a hyperparameter of its own"
+    found = space.own.get(name)
+    if found is None:
+        return (
+            f"{where}: there is no [space.{name}] and no default of it{guess(name, space.own)}; "
+            "add one, or write a number"
+        )
+    if not all(is_number(each) for each in found.named):
+        return f"{where}: {name} is {found.in_words()}; expected numbers"
+    if found.when is not None or found.bounds()[0] < 0:
+        return f"{where}: {name} is {found.in_words()}; expected 0 or more, without a 'when'"
+    return None

@@ -12,17 +12,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tuner.config import (
     BUILT_IN,
+    LIBRARY,
     MOST_ACCUMULATED,
     OF_THE_TASK,
     OF_TRAINING,
     Architecture,
     Hyperparameters,
+    NetworkName,
     TrainingSettings,
+    library_class,
 )
 from tuner.errors import UsageError, guess, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import TomlDocument, read_toml, validate
-from tuner.models.names import LIBRARY, NetworkName, NetworkSettings, library_class
+from tuner.models.names import NetworkSettings
 from tuner.models.of_neuralforecast.auto_space import study_of_library
 from tuner.models.of_neuralforecast.library_source import (
     check_names,
@@ -32,14 +35,15 @@ from tuner.models.of_neuralforecast.library_source import (
     take_our_norm,
 )
 from tuner.models.registry import check_name
-from tuner.spec.configuration import (
+from tuner.spec.program import MODEL, NamedFiles, Patterns, Program, ProgramTable
+from tuner.spec.space import (
     Configuration,
     ProgramConfiguration,
+    ProgramSpace,
+    SearchSpace,
     named_weight,
     weight_problem,
 )
-from tuner.spec.program import MODEL, NamedFiles, Patterns, Program, ProgramTable
-from tuner.spec.space import ProgramSpace, SearchSpace
 
 # The defaults of a study file, which are the first trial of its study: are they in its space?
 
@@ -352,9 +356,7 @@ def _with_fixed(document: TomlDocument) -> TomlDocument:
 def _of_class(reference: str) -> StudyFile:
     of_library = library_class(reference)
     if of_library is not None:
-        proposed = TomlDocument(
-            data=study_of_library(of_library).study_file(), path=Path(reference)
-        )
+        proposed = TomlDocument(data=study_of_library(of_library), path=Path(reference))
         return validate(_with_fixed(proposed), StudyFile)
     location, _, name = reference.rpartition(":")
     place = Path(location).stem if location.endswith(".py") else location.rpartition(".")[2]

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.config import OF_THE_TASK, OF_TRAINING
+from tuner.config import LIBRARY, OF_THE_TASK, OF_TRAINING
 from tuner.display.text import command_line, shown
 from tuner.files.plain import check_plain, excerpt
 from tuner.files.toml_file import short_number, toml_key, toml_value
 from tuner.models.constructor import Argument, Constructor, Kind, Plain
-from tuner.models.names import LIBRARY
 from tuner.models.of_neuralforecast.auto_space import study_of_library
 from tuner.spec.study_file import builtin_variants, studies_folder
 
@@ -427,8 +426,7 @@ def library_text(name: str, path: Path, tried_on: Sequence[str] = TRIED_ON) -> s
 
 
 def _lines(name: str, path: Path, tried_on: Sequence[str]) -> Iterator[str]:
-    study = study_of_library(name)
-    whole = study.study_file() | {"name": variant_name(name)}
+    whole = study_of_library(name) | {"name": variant_name(name)}
     called = whole["name"]
     yield f'# The study of variant "{called}": what it is, where its search starts and may go.'
     yield f"# Proposed from Auto{name} of {LIBRARY}: change what you know better. Then:"
@@ -439,8 +437,8 @@ def _lines(name: str, path: Path, tried_on: Sequence[str]) -> Iterator[str]:
         yield f"{key} = {toml_value(whole[key])}"
     yield ""
     yield "# The first trial of the study: the class's own defaults."
-    yield from _table("defaults", study.defaults)
-    for argument, table in study.space.items():
+    yield from _table("defaults", whole["defaults"])
+    for argument, table in whole["space"].items():
         yield ""
         yield from _table(f"space.{toml_key(argument)}", table)
 

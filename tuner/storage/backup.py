@@ -11,10 +11,10 @@ import os
 import shlex
 import shutil
 import sqlite3
-import subprocess
 from pathlib import Path
 
 from tuner.errors import EmptyDatabaseError, StorageError, UsageError
+from tuner.files.child import ran
 from tuner.files.durable import replacing
 from tuner.storage import schema
 from tuner.storage.database import reachable
@@ -109,20 +109,12 @@ def _dump(address: DatabaseUrl, partial: Path) -> None:
     environment = dict(os.environ)
     if address.password is not None:
         environment["PGPASSWORD"] = address.password
-    done = subprocess.run(
-        [*command, f"--file={partial}", f"--dbname={where}"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if "error" in line]
+    done = ran([*command, f"--file={partial}", f"--dbname={where}"], environment=environment)
+    if done.code:
+        said = [line.strip() for line in done.said.splitlines() if "error" in line]
         cause = (said or ["it said nothing"])[0].removeprefix("pg_dump: ").removeprefix("error: ")
         cause = address.masked(cause)
         raise StorageError(
             f"{PG_DUMP} could not copy {address}: {cause}; it has to be of the server's version or "
-            "newer, and its role has to read all tables (docs/databases.md)"
+            "newer, and its role has to read all tables (docs/several-machines.md)"
         )

@@ -4,13 +4,14 @@ how full, and whether what it holds agrees with itself.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
 import operator
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,24 +22,27 @@ from sqlalchemy import Connection, Engine, Row, Select, Table, func, inspect, se
 
 from tuner.errors import StorageError
 from tuner.files.durable import write_durably
+from tuner.spec.definition import stored_definition
 from tuner.spec.membership import ATTRIBUTE as MEMBERSHIP
+from tuner.spec.membership import stored_membership
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.space import SearchSpace
 from tuner.storage import schema
+from tuner.storage.changed import changed_trials
 from tuner.storage.database import reachable
 from tuner.storage.dialects import database_now, of
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.optuna.changed import changed_trials
+from tuner.storage.optuna.own_trials import ran_with
 from tuner.storage.optuna.private import (
     DIRECTIONS,
     STUDIES,
-    TRIAL_SYSTEM,
     TRIALS,
     as_stored,
     current_version,
     names_by_id,
     wanted_version,
 )
-from tuner.storage.optuna.trials import ROWS, trial_rows, user_attributes
+from tuner.storage.optuna.trials import user_attributes
 from tuner.storage.queue.epochs import EPOCHS
 from tuner.storage.queue.verifications import RUNS
 from tuner.storage.records import (
@@ -46,10 +50,8 @@ from tuner.storage.records import (
     DamagedRowError,
     cell,
     read_rows,
-    stored_definition,
-    stored_membership,
 )
-from tuner.storage.schema import claims, epochs, studies, verifications, workers
+from tuner.storage.schema import RUN, TRIAL, epochs, studies, work, workers
 from tuner.storage.url import DatabaseUrl
 
 # Studies of ours that another program deleted from Optuna's tables: what is left of them is
@@ -58,9 +60,8 @@ from tuner.storage.url import DatabaseUrl
 
 _TABLES = {
     "studies": studies,
-    "claims": claims,
+    "work": work,
     "epochs": epochs,
-    "verifications": verifications,
     "workers": workers,
 }
 
@@ -74,7 +75,7 @@ class Orphan:
     """Variant and task, where its definition can be read."""
     results: int
     running: int
-    """Claims and verification runs whose lease has not run out: somebody is still at it."""
+    """Trials and verification runs whose lease has not run out: somebody is still at it."""
 
     @property
     def described(self) -> str:
@@ -89,7 +90,7 @@ def orphaned(connection: Connection) -> list[Orphan]:
     )
     for study_id, definition in connection.execute(query):
         found[study_id] = _described(definition)
-    for table in (claims, epochs, verifications):
+    for table in (work, epochs):
         c = table.c.study_id
         rows = connection.execute(select(c).where(~optuna_rows.has_study(c)).distinct())
         for study_id in rows.scalars():
@@ -137,13 +138,11 @@ def remove(connection: Connection, orphan: Orphan) -> None:
 
 def _orphan(connection: Connection, study_id: int, what: str) -> Orphan:
     found = {"results": 0, "running": 0}
-    for table in (claims, verifications):
-        c = table.c
-        mine = c.study_id == study_id
-        at_work = (c.state == "running") & (c.leased_until > database_now())
-        for name, condition in (("results", c.state == "finished"), ("running", at_work)):
-            query = select(func.count()).select_from(table).where(mine & condition)
-            found[name] += int(connection.execute(query).scalar_one())
+    c = work.c
+    at_work = (c.state == "running") & (c.leased_until > database_now())
+    for name, condition in (("results", c.state == "finished"), ("running", at_work)):
+        query = select(func.count()).select_from(work).where(c.study_id == study_id, condition)
+        found[name] = _number(connection, query)
     return Orphan(study_id=study_id, what=what, **found)
 
 
@@ -169,9 +168,10 @@ Faults = dict[str, tuple[Level, set[str]]]
 """By the sentence that says what it is, of `n` things, which are `which`."""
 
 OF_OURS = TRIALS.c.study_id.in_(select(studies.c.study_id))
-CLAIMED = select(claims.c.trial_id).where(claims.c.trial_id.is_not(None))
-HELD = CLAIMED.where(claims.c.state.in_(["running", "finished"]))
-RESULTS = select(claims.c.study_id, claims.c.trial_number).where(claims.c.state == "finished")
+CLAIMED = select(work.c.trial_id).where(work.c.kind == TRIAL)
+HELD = CLAIMED.where(work.c.state.in_(["running", "finished"]))
+TRIALS_OF_OURS = select(work.c.study_id, work.c.trial_number).where(work.c.kind == TRIAL)
+RESULTS = TRIALS_OF_OURS.where(work.c.state == "finished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ def _of_versions(
 
 
 def _counts(engine: Engine) -> dict[str, int]:
-    """Rows of every table of ours, and trials and claims by their state."""
+    """Rows of every table of ours, and work and trials by their state."""
     tables = {name.removeprefix("tuner_"): table for name, table in schema.metadata.tables.items()}
     del tables["schema"]
     with engine.connect() as connection:
@@ -271,8 +271,10 @@ def _counts(engine: Engine) -> dict[str, int]:
             name: _number(connection, select(func.count()).select_from(table))
             for name, table in tables.items()
         }
-        by_claim = select(claims.c.state, func.count()).group_by(claims.c.state)
-        found |= {f"claims_{state}": number for state, number in connection.execute(by_claim).all()}
+        c = work.c
+        by_state = select(c.kind, c.state, func.count()).group_by(c.kind, c.state)
+        for kind, state, number in connection.execute(by_state).all():
+            found[f"{kind}s_of_work_{state}"] = number
         ours = TRIALS.c.study_id.in_(select(studies.c.study_id))
         by_trial = select(as_stored(TRIALS.c.state), func.count()).where(ours)
         by_trial = by_trial.group_by(TRIALS.c.state)
@@ -285,7 +287,11 @@ def _counts(engine: Engine) -> dict[str, int]:
 
 def _altered(engine: Engine) -> Iterator[Finding]:
     found = inspect(engine)
+    tables = set(found.get_table_names())
     for table in schema.metadata.sorted_tables:
+        if table.name not in tables:
+            yield Finding("error", f"the table {table.name} is gone; go back to a backup")
+            continue
         there = {each["name"] for each in found.get_columns(table.name)}
         for column in sorted(set(table.c.keys()) - there):
             what = f"{table.name} has lost its column {column}: somebody altered it"
@@ -311,15 +317,12 @@ def _integrity(engine: Engine) -> list[Finding]:
 
 
 def _damaged(engine: Engine) -> Iterator[Finding]:
-    """What cannot be read, a line for each record; of a study that is all damaged the first
-    lines. A trial that is found to be changed, and can be restored, is told once.
-    """
+    """What cannot be read, a line for each record; of a study that is all damaged the first."""
     shown: Counter[str] = Counter()
     with engine.connect() as connection:
         ours = set(connection.execute(select(studies.c.study_id)).scalars())
         names = {id_: name for id_, name in names_by_id(connection).items() if id_ in ours}
-        changed = {(each.study_id, each.number) for each in changed_trials(connection)}
-        found = _damaged_studies(connection, names), _damaged_rows(connection, names, changed)
+        found = _damaged_studies(connection, names), _damaged_rows(connection, names)
         for name, what in dict.fromkeys(itertools.chain(*found)):
             shown[name] += 1
             if shown[name] <= _LINES:
@@ -361,26 +364,24 @@ def _damaged_studies(connection: Connection, names: Mapping[int, str]) -> Iterat
         yield from _told(names[study_id], _direction, direction)
 
 
-def _damaged_rows(
-    connection: Connection, names: Mapping[int, str], changed: Container[tuple[int, int]]
-) -> Iterator[_Damage]:
-    """Claims, epochs, verification runs, and Optuna's trials."""
-    for study_id, name in names.items():
-        for table, read in _READS:
-            mine = table.c.study_id == study_id
-            query = select(table).where(mine) if table is not TRIALS else trial_rows(mine)
-            rows = connection.execute(query).all()
+def _damaged_rows(connection: Connection, names: Mapping[int, str]) -> Iterator[_Damage]:
+    """Trials, epochs and verification runs."""
+    mine = select(studies.c.study_id, studies.c.definition).where(studies.c.study_id.in_(names))
+    for study_id, stored in connection.execute(mine).all():
+        space, name = None, names[study_id]
+        with contextlib.suppress(StorageError):  # which was told before
+            space = stored_definition(name, stored).space
+        trials: _Read = work, TRIAL, functools.partial(_attempts, space)
+        for table, kind, read in (trials, *_READS):
+            of_study = table.c.study_id == study_id
+            if kind is not None:
+                of_study &= table.c.kind == kind
+            rows = connection.execute(select(table).where(of_study)).all()
             try:
                 read(rows)
             except DamagedRowError:
                 for row in rows:  # one by one
-                    if table is not TRIALS or (study_id, row.number) not in changed:
-                        yield from _told(name, read, [row])
-    a = TRIAL_SYSTEM.c
-    both = TRIAL_SYSTEM.join(TRIALS, a.trial_id == TRIALS.c.trial_id)
-    query = select(TRIALS.c.study_id, TRIALS.c.number, a.key, a.value_json).select_from(both)
-    for study_id, number, key, stored in connection.execute(query.where(OF_OURS)):
-        yield from _told(names.get(study_id, ""), _attribute, number, key, stored)
+                    yield from _told(name, read, [row])
 
 
 def _told(name: str, read: Callable[..., object], *given: Any) -> Iterator[_Damage]:
@@ -403,21 +404,18 @@ def _direction(stored: Any) -> None:
         StudyDirection[stored]
 
 
-def _attribute(number: int, key: str, stored: Any) -> None:
-    with cell(f"trial_system_attributes.value_json ({key})", number):
-        json.loads(stored)
+def _attempts(space: SearchSpace | None, rows: Sequence[Row[Any]]) -> None:
+    for each in read_rows(ATTEMPTS, work, rows):
+        result = each.result
+        ran = result is not None and result.state not in (TrialState.FAIL, TrialState.WAITING)
+        if result is not None and ran and each.state == "finished" and space is not None:
+            ran_with(each, result, space)
 
 
-def _attempts(rows: Sequence[Row[Any]]) -> None:
-    for each in read_rows(ATTEMPTS, claims, rows):
-        _ = each.result
-
-
-_READS: tuple[tuple[Table, Callable[[Sequence[Row[Any]]], object]], ...] = (
-    (claims, _attempts),
-    (epochs, functools.partial(read_rows, EPOCHS, epochs)),
-    (verifications, functools.partial(read_rows, RUNS, verifications)),
-    (TRIALS, functools.partial(read_rows, ROWS, TRIALS)),
+_Read = tuple[Table, str | None, Callable[[Sequence[Row[Any]]], object]]
+_READS: tuple[_Read, ...] = (
+    (epochs, None, functools.partial(read_rows, EPOCHS, epochs)),
+    (work, RUN, functools.partial(read_rows, RUNS, work)),
 )
 
 
@@ -428,7 +426,7 @@ def faults(engine: Engine) -> Faults:
         reader = _Reader(connection, {row.study_id: row.study_name for row in rows})
         return (
             _of_trials(reader)
-            | _of_claims(reader)
+            | _of_work(reader)
             | _of_verification_runs(reader)
             | _of_studies(reader)
         )
@@ -457,8 +455,7 @@ class _Reader:
 
 
 def _of_trials(reader: _Reader) -> Faults:
-    there = optuna_rows.has_study(claims.c.study_id)
-    untold = RESULTS.where(there & claims.c.told.is_(False))
+    untold = RESULTS.where(optuna_rows.has_study(work.c.study_id), work.c.told.is_(False))
     number = select(TRIALS.c.study_id, TRIALS.c.number)
     stray = optuna_rows.strays(None, HELD, CLAIMED)
     orphans = number.where(OF_OURS & stray)
@@ -487,17 +484,11 @@ def _of_trials(reader: _Reader) -> Faults:
     }
 
 
-def _of_claims(reader: _Reader) -> Faults:
-    there = optuna_rows.has_study(claims.c.study_id)
-    row_of = select(TRIALS.c.trial_id).where(TRIALS.c.trial_id == claims.c.trial_id).exists()
-    gone = RESULTS.where(there & ~row_of)
-    twice = RESULTS.group_by(claims.c.study_id, claims.c.trial_number).having(func.count() > 1)
-    overdue = select(claims.c.study_id, claims.c.trial_number).where(
-        (claims.c.state == "running") & (claims.c.leased_until < database_now())
-    )
+def _of_work(reader: _Reader) -> Faults:
+    c = work.c
+    twice = RESULTS.group_by(c.study_id, c.trial_number).having(func.count() > 1)
+    overdue = TRIALS_OF_OURS.where(c.state == "running", c.leased_until < database_now())
     return {
-        "results of trials that are not there: {n} ({which}); 'tuner db check --repair' puts "
-        "the trials back": ("error", reader.trials(gone)),
         "trials with two results: {n} ({which})": ("error", reader.trials(twice)),
         "leases that ran out: {n} ({which}); the next worker or launch takes the trials back": (
             "notice",
@@ -507,11 +498,9 @@ def _of_claims(reader: _Reader) -> Faults:
 
 
 def _of_verification_runs(reader: _Reader) -> Faults:
-    v = verifications.c
-    runs = select(v.study_id, v.trial_number, v.seed)
-    nobodys = (
-        v.token.is_(None) | v.worker.is_(None) | v.leased_until.is_(None) | v.claimed_at.is_(None)
-    )
+    v = work.c
+    runs = select(v.study_id, v.trial_number, v.seed).where(v.kind == RUN)
+    nobodys = v.token.is_(None) | (v.worker == "")
     for_nobody = runs.where((v.state == "running") & nobodys)
     of_nothing = runs.where((v.state == "finished") & v.result.is_(None))
     configured = (TRIALS.c.study_id == v.study_id) & (TRIALS.c.number == v.trial_number)

@@ -72,7 +72,7 @@ def _sentence(address: DatabaseUrl, error: DBAPIError) -> str:
     elif "too many c" in cause or "connection slots" in cause:
         remedy = (
             "let it serve more (max_connections: one for each worker, two for each launch; "
-            "docs/databases.md), or stop some workers"
+            "docs/several-machines.md), or stop some workers"
         )
     elif "password" in cause or "authentication" in cause.lower():
         remedy = "check the user and the password (TUNER_STORAGE, or a PGPASSFILE)"

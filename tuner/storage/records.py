@@ -7,18 +7,16 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from optuna.trial import TrialState
 from pydantic import Field, PlainValidator, TypeAdapter, ValidationError, model_validator
 from sqlalchemy import Engine, Row, Table, text
 
-from tuner.config import OBJECTIVES, Value
+from tuner.config import OBJECTIVES
 from tuner.errors import StorageError
-from tuner.files.plain import UNREADABLE, Loose, explained
+from tuner.files.plain import UNREADABLE, Loose, excerpt, explained, read_json
 from tuner.record import Recorded
-from tuner.spec.definition import StudyDefinition
-from tuner.spec.membership import ATTRIBUTE, Membership
 from tuner.storage.dialects import READING
 
 # Rows that nobody can read, as an edit or a failing disk leaves them.
@@ -93,48 +91,17 @@ def damage_named(engine: Engine, study_id: int) -> Iterator[None]:
         ) from error
 
 
-def stored_definition(name: str, stored: str) -> StudyDefinition:
-    """What a study is. Raises StorageError where it is another version's, or damaged."""
-    try:
-        return StudyDefinition.from_json(stored)
-    except UNREADABLE as error:
-        raise StorageError(
-            f"the stored definition of study {name!r} cannot be read ({explained(error)}): it was "
-            "made by another version of tuner, or is damaged; use that version, restore a backup, "
-            "or start another study with --study NAME"
-        ) from None
-
-
-def stored_membership(name: str, stored: Any) -> Membership:
-    """Its place in a group. Raises StorageError where it is another program's, or damaged."""
-    try:
-        return Membership.model_validate(stored, strict=True)
-    except UNREADABLE as error:
-        raise StorageError(
-            f"the stored definition of study {name!r} cannot be read ({ATTRIBUTE}: "
-            f"{explained(error)}): which search of which group it is was written by another "
-            "program, or is damaged; restore a backup, or start another study with --study NAME"
-        ) from None
-
-
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to run one trial. `token` fences it:
-    only the holder of a running token may write the result.
+    """The right to run one trial, or to run it once more. `token` fences it: only the holder of a
+    running token may write the result.
     """
 
-    claim_id: int
+    work_id: int
     token: str
-    trial_id: int
     trial_number: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunTicket:
-    """The right to make one verification run, by its `token` as with a `Claim`."""
-
-    run_id: int
-    token: str
+    trial_id: int | None
+    """Optuna's number of the trial; None of a run on a fresh seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +145,6 @@ class TrialResult:
     recorded: Recorded
     constraints: dict[str, float] = field(default_factory=dict)
     """As of `trial.set_constraint`: above 0 is a limit that the trial does not keep."""
-    params: dict[str, Value] | None = None
-    """What it was run with, where that was recorded:
-    Optuna's own record of it can be changed by others."""
 
     def noting(self, **said: Any) -> TrialResult:
         """The same, with this in its record as well."""
@@ -189,8 +153,7 @@ class TrialResult:
     def to_json(self) -> str:
         flat = self.recorded.to_flat()
         data = {"state": self.state.name, "values": self.values, "attributes": flat}
-        data |= {"constraints": self.constraints} if self.constraints else {}
-        return json.dumps(data | ({"params": self.params} if self.params is not None else {}))
+        return json.dumps(data | ({"constraints": self.constraints} if self.constraints else {}))
 
     @staticmethod
     def from_json(text: str) -> TrialResult:
@@ -206,7 +169,6 @@ class TrialResult:
             told.values or None,
             Recorded.from_flat(told.attributes),
             told.constraints,
-            told.params,
         )
 
 
@@ -217,7 +179,6 @@ class _Told(Loose):
     values: tuple[float, ...] | None
     attributes: dict[str, Any]
     constraints: dict[str, float] = Field(default_factory=dict)
-    params: dict[str, Value] | None = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -227,19 +188,44 @@ class _Told(Loose):
         return self
 
 
+ORIGINS: Mapping[str, type] = {"default": bool, "warm_start": str, "copied_from": str}
+"""What says where a configuration comes from, before it runs and in its record."""
+
+
+def read_json_or_none(text: str | None) -> Any:
+    """What a column holds; None where it is empty."""
+    return None if text is None else read_json(text)
+
+
+def _notes(text: str | None) -> dict[str, Any]:
+    notes = read_json_or_none(text) or {}
+    if not isinstance(notes, dict):
+        raise ValueError("should be a table")  # noqa: TRY004 - what pydantic takes for an answer
+    for name, value in notes.items():
+        if not isinstance(value, ORIGINS.get(name, int | float)):  # a sampler's is a number
+            raise ValueError(f"{excerpt(name)} = {excerpt(repr(value))} is none of ours")  # noqa: TRY004
+    return notes
+
+
 class Attempt(Loose):
     """One worker's go at a trial. `claimed_at` is in seconds since 1970, on the database's clock.
 
-    `state` is running, finished (its result counts), returned (handed back) or lost (its lease ran
-    out, or it died). A lost attempt may have a result too: it came too late to count.
+    `state` is waiting, running, finished (its result counts), returned (handed back) or lost (its
+    lease ran out, or it died). A lost attempt may have a result too: it came too late to count.
     """
 
-    claim_id: int
+    work_id: int
     trial_id: int
     trial_number: int
     worker: str
-    state: Literal["running", "finished", "returned", "lost"]
+    state: Literal["waiting", "running", "finished", "returned", "lost"]
     claimed_at: float
+    leased_until: float
+    ended_at: float | None
+    params: Annotated[Any, from_text(read_json_or_none)]
+    """True values; while it waits whatever somebody asked for."""
+    notes: Annotated[dict[str, Any], from_text(_notes)]
+    """Where its configuration comes from, and what a genetic sampler noted."""
     told: bool
     """Whether Optuna was told the result."""
     text: str | None = Field(alias="result")
@@ -249,7 +235,7 @@ class Attempt(Loose):
         """Raises DamagedRowError where it is none of ours, or a finished trial has none."""
         if self.text is None and self.state != "finished":
             return None
-        with cell("tuner_claims.result", self.trial_number):
+        with cell("tuner_work.result", self.trial_number):
             return TrialResult.from_json(self.text or "")
 
     @property

@@ -152,8 +152,8 @@ def remedy_where_refused(cause: str) -> str | None:
         )
     if any(words in cause for words in _REFUSED):
         return (
-            "this role may not do that: use one that may write rows (docs/databases.md), and where "
-            "tables are missing let their owner run 'tuner db init' once"
+            "this role may not do that: use one that may write rows (docs/several-machines.md), "
+            "and where tables are missing let their owner run 'tuner db init' once"
         )
     if any(re.search(words, cause) for words in _ALTERED):
         return (

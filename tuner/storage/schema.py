@@ -1,12 +1,10 @@
 """Our own tables, beside Optuna's in the same database, under the prefix `tuner_`.
 
 - `tuner_studies`: what a study is (its definition and hash), and its budget of trials.
-- `tuner_claims`: who runs, or ran, which trial. Budget ticket, lease, fencing token and result
-  stand in one row.
+- `tuner_work`: the work of each study, and what came of it: trials, and runs of trials on fresh
+  seeds. Budget ticket, plan, lease, fencing token and result of an attempt stand in one row.
 - `tuner_epochs`: the learning curves.
 - `tuner_workers`: who is at work, on which device.
-- `tuner_verifications`: configurations run again on fresh seeds. Plan, claim and result of a run
-  stand in one row.
 - `tuner_device_leases`: which lock folder's workers have a device, and who waits for it.
 - `tuner_sources`: files with networks of users' own, by hash.
 - `tuner_backend_choices`: what `auto` came to in a study, for each device and size of network.
@@ -33,7 +31,7 @@ from sqlalchemy import (
     select,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -51,29 +49,55 @@ studies = Table(
     Column("created_at", Double, nullable=False),
 )
 
-claims = Table(
-    "tuner_claims",
+TRIAL, RUN = "trial", "run"
+"""Kinds of work: a trial, and its configuration run again on a fresh seed."""
+work = Table(
+    "tuner_work",
     metadata,
-    Column("claim_id", Integer, primary_key=True),
+    Column("work_id", Integer, primary_key=True),
     Column("study_id", Integer, nullable=False),
-    Column("token", String(32), nullable=False, unique=True),
-    Column("worker", String(120), nullable=False),
-    Column("state", String(12), nullable=False),  # running, finished, returned, lost
-    Column("leased_until", Double, nullable=False),  # on the database's clock
-    Column("claimed_at", Double, nullable=False),
-    Column("trial_id", Integer),
+    Column("kind", String(8), nullable=False),  # trial, run (of a trial, on a fresh seed), before
     Column("trial_number", Integer),
+    # waiting, running, finished, returned, lost; a run that nobody needs is skipped
+    Column("state", String(12), nullable=False),
+    Column("token", String(32), unique=True),
+    Column("worker", String(120), nullable=False, default=""),  # empty while it waits for one
+    Column("claimed_at", Double, nullable=False, default=0.0),
+    Column("leased_until", Double, nullable=False, default=0.0),  # on the database's clock
+    Column("ended_at", Double),  # its training, or all of it
+    Column("granted_s", Double),  # of the hours that studies share
+    Column("had_s", Double, nullable=False, default=0.0),  # its device, by its last life sign
     Column("result", Text),  # JSON, written under the token before Optuna is told
     Column("told", Boolean, nullable=False, default=False),
-    Index("tuner_claims_by_study", "study_id", "state"),
+    Column("trial_id", Integer),  # of a trial: Optuna's row
+    Column("params", Text),  # JSON: true values; of a trial that waits those that were asked for
+    Column("notes", Text),  # JSON: where a trial's come from, and what its sampler noted
+    # Of a run. Those of a block share a seed and lie close together in time; those of a session
+    # were planned together, are shuffled in `place`, and keep as JSON what was asked for.
+    Column("seed", BigInteger),
+    Column("block", Integer),
+    Column("place", Integer),
+    Column("session", String(32)),
+    Column("plan", Text),
+    Index("tuner_work_by_study", "study_id", "kind", "state", "trial_number"),
 )
+SAME_WORK = (work.c.study_id, work.c.kind, work.c.trial_number, work.c.seed)
+"""What attempts at one piece of work share, and with those at no other."""
+PIECE = (
+    *SAME_WORK,
+    *(
+        work.c[name]
+        for name in ("trial_id", "params", "notes", "block", "place", "session", "plan")
+    ),
+)
+"""All that they share."""
 
 epochs = Table(
     "tuner_epochs",
     metadata,
     Column("study_id", Integer, primary_key=True, autoincrement=False),
     Column("trial_number", Integer, primary_key=True, autoincrement=False),
-    Column("claim_id", Integer, primary_key=True, autoincrement=False),
+    Column("work_id", Integer, primary_key=True, autoincrement=False),
     # which of the trial's seeds, from 0
     Column("repeat", Integer, primary_key=True, autoincrement=False),
     Column("epoch", Integer, primary_key=True, autoincrement=False),
@@ -103,34 +127,6 @@ workers = Table(
     Column("torch_version", String(64)),
     Column("tuner_version", String(64)),  # with its revision, where that is known
     Column("clock_skew_s", Double),  # how far its host's clock is ahead of the database's
-)
-
-verifications = Table(
-    "tuner_verifications",
-    metadata,
-    Column("run_id", Integer, primary_key=True),
-    Column("study_id", Integer, nullable=False),
-    Column("trial_number", Integer, nullable=False),  # whose configuration is run again
-    Column("params", Text, nullable=False),  # JSON: that configuration, in true values
-    Column("seed", BigInteger, nullable=False),
-    # runs of a block share a seed and lie close together in time
-    Column("block", Integer, nullable=False),
-    Column("place", Integer, nullable=False),  # the random order in which runs are claimed
-    Column("session", String(32), nullable=False),  # runs planned together, and so interleaved
-    # JSON: what the session was asked for, its shuffle's seed included
-    Column("plan", Text, nullable=False),
-    Column("state", String(12), nullable=False),  # waiting, running, finished, skipped
-    Column("losses", Integer, nullable=False, default=0),  # how often its worker was lost
-    Column("token", String(32)),
-    Column("worker", String(120)),
-    Column("leased_until", Double),  # on the database's clock
-    Column("claimed_at", Double),
-    Column("ended_at", Double),
-    Column("result", Text),  # JSON, written under the token
-    # JSON, by token: results of workers that had lost their lease; they never count
-    Column("late", Text),
-    UniqueConstraint("study_id", "trial_number", "seed", name="tuner_verifications_once"),
-    Index("tuner_verifications_by_study", "study_id", "state"),
 )
 
 device_leases = Table(
@@ -173,7 +169,7 @@ backend_choices = Table(
 
 def forget_study(connection: Connection, study_id: int) -> None:
     """Delete all rows of a study from our tables."""
-    for table in (studies, claims, epochs, workers, verifications, backend_choices):
+    for table in (studies, work, epochs, workers, backend_choices):
         connection.execute(delete(table).where(table.c.study_id == study_id))
 
 

@@ -23,7 +23,6 @@ from typing import Annotated, Any, Literal, Self
 from optuna.trial import TrialState
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from tuner.config import Value
 from tuner.errors import StorageError, UsageError
 from tuner.files.durable import open_plain, put
 from tuner.files.kinds import LARGEST_FIGURE, MOST_EPOCHS
@@ -42,13 +41,11 @@ from tuner.files.plain import (
 )
 from tuner.record import Recorded, checked
 from tuner.search.history import generation, known_params
-from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
-from tuner.spec.policy import SearchPolicy
+from tuner.spec.policy import Registered, SearchPolicy
 from tuner.spec.ranges import ChoiceValue
-from tuner.spec.retune import Registered
-from tuner.spec.space import SearchSpace
+from tuner.spec.space import PartOfConfiguration
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.gpu_hours import without_result_s
 from tuner.storage.queue.verifications import StoredPlan, VerificationRun, Verifications
@@ -80,8 +77,8 @@ class Archive:
     curves: Mapping[int, tuple[EpochRow, ...]] = field(default_factory=dict)
     """Learning curves by trial number."""
     verifications: tuple[VerificationRun, ...] = ()
-    """Verification runs that ended; their `run_id` and `study_id` mean nothing outside the database
-    they come from."""
+    """Verification runs that ended. Their `work_id` and `study_id` mean nothing outside of the
+    database that they come from."""
     notes: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """What a genetic sampler noted on its trials, by trial number."""
     retune: Registered | None = None
@@ -107,7 +104,7 @@ def archive_of(opened: OpenStudy) -> Archive:
     notes: dict[int, Mapping[str, Any]] = {}
     for trial in opened.optuna.get_trials(deepcopy=False):
         if not trial.state.is_finished():
-            waiting[trial.number] = known_params(trial)
+            waiting[trial.number] = known_params(trial, opened.definition.space)
         if noted := generation(trial):
             notes[trial.number] = noted
     records = tuple(
@@ -293,7 +290,9 @@ class Run(Loose):
             raise ValueError(
                 f"a verification run of trial {self.trial_number} ended without a result"
             )
-        if self.state == "skipped" and self.result.attributes.look not in self.design.looks:
+        # One that was skipped for want of time names none.
+        look = self.result.attributes.look
+        if self.state == "skipped" and look is not None and look not in self.design.looks:
             raise ValueError(
                 f"a verification run of trial {self.trial_number} was skipped at no planned look"
             )
@@ -367,8 +366,6 @@ _SAME = (
     *("code", "loss_code", "exported_by"),
 )
 _RUN = tuple(name for name in Run.model_fields if name != "result")
-ROUNDING = 1e-9
-"""By how much a database may have rounded the end of a range."""
 
 
 def as_dict(archive: Archive) -> dict[str, Any]:
@@ -413,10 +410,10 @@ def from_json(text: str | bytes) -> Archive:
     definition = StudyDefinition.from_dict(study.definition)
     for trial in study.trials:
         whole = trial.state == "COMPLETE"
-        if outside := _outside(definition.space, trial.params, whole=whole):
+        if outside := definition.space.impossible(trial.params, whole=whole):
             raise ValueError(f"trial {trial.number}: {outside}")
     for run in study.verifications:
-        if lacks := _outside(definition.space, run.params, whole=True):
+        if lacks := definition.space.impossible(run.params, whole=True):
             raise ValueError(f"a verification run of trial {run.trial_number}: {lacks}")
     codes = (study.code, definition.model_source), (study.loss_code, definition.loss_source)
     if any(code is not None and _sha256(code) != digest for code, digest in codes):
@@ -436,21 +433,6 @@ def from_json(text: str | bytes) -> Archive:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
-
-
-def _outside(space: SearchSpace, params: Mapping[str, Value], *, whole: bool) -> str | None:
-    """What of a configuration, or of a part of one, no sampler of its study can have chosen; None
-    where all of it is possible.
-    """
-    for name, value in params.items():
-        if name not in space.ranges:
-            return f"{name!r} is no hyperparameter of the study"
-        if not space.ranges[name].possible(value, ROUNDING):
-            return f"{name} = {excerpt(str(value))} is outside of the study's space"
-    if whole and not space.whole(params):
-        missing = sorted(space.there(params).keys() - params.keys())
-        return f"it lacks the hyperparameter {missing[0]}"
-    return None
 
 
 def _trial(record: TrialRecord, notes: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -497,14 +479,14 @@ def _seven_digits(value: float | None) -> float | None:
 
 
 def _verification(run: VerificationRun) -> dict[str, Any]:
-    plain = {name: getattr(run, name) for name in _RUN}
+    plain = {name: getattr(run, name) for name in _RUN} | {"worker": run.worker or None}
     return plain | {"result": json.loads(run.result.to_json()) if run.result else None}
 
 
 def _run(run: Run) -> VerificationRun:
-    known = {name: getattr(run, name) for name in _RUN}
+    known = {name: getattr(run, name) for name in _RUN} | {"worker": run.worker or ""}
     return VerificationRun(
-        run_id=0,
+        work_id=0,
         study_id=0,
         token=None,
         result=run.result.as_result() if run.result else None,

@@ -19,9 +19,9 @@ from importlib.util import find_spec
 
 from optuna.study import Study
 
+from tuner.config import names_file
 from tuner.display.text import command_line
 from tuner.errors import UsageError
-from tuner.models.names import names_file
 from tuner.models.own_modules import files_beside
 from tuner.spec.definition import StudyDefinition
 from tuner.study.create import BESIDE, refuse_changed_beside

@@ -18,7 +18,6 @@ from sqlalchemy import Connection, insert
 
 from tuner.display.text import in_code, in_markdown, shown
 from tuner.errors import UsageError
-from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition, changed_files, differences
 from tuner.spec.membership import ATTRIBUTE, Membership
 from tuner.spec.objectives import TIMES, TimeObjective
@@ -28,6 +27,7 @@ from tuner.storage import schema
 from tuner.storage.database import Database
 from tuner.storage.dialects import database_now
 from tuner.storage.optuna.private import storage_of, study_id_of
+from tuner.storage.queue.claims import enqueue
 from tuner.storage.schema import studies
 from tuner.study.own_file import beside_all
 
@@ -162,7 +162,7 @@ def _program(definition: StudyDefinition) -> list[str]:
         return []
     words = (
         f"Each trial runs the program {in_code(shlex.join(program.command))}. Its times are by the "
-        f"clock `{program.clock}` (docs/own-loops.md), and it stops by a rule of its own."
+        f"clock `{program.clock}` (docs/own-loop.md), and it stops by a rule of its own."
     )
     return ["", words, ""]
 
@@ -218,9 +218,6 @@ def _space_table(space: SearchSpace) -> list[str]:
 _MARK = "tuner_definition_hash"
 MEMBERSHIP = ATTRIBUTE
 """Where a study's membership is: with Optuna's own attributes, before the study is known to us."""
-UNFINISHED = "tuner_unfinished_copy"
-"""Marks a study whose trials are being copied from another one:
-cut short, it is nobody's and made again."""
 _DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
 
 
@@ -237,11 +234,11 @@ def create_study(
     study = create_bare(database, name, definition, membership)
     if beside := beside_all(definition):
         study.set_user_attr(BESIDE, beside)
-    study.enqueue_trial(
-        dict(definition.defaults.as_dict()), user_attrs=Recorded(default=True).to_flat()
-    )
+    default = definition.defaults.as_dict()
+    held = definition.space.held(default)
     with database.engine.begin() as connection:
         register(connection, study, definition, trials=trials, policy=policy)
+        enqueue(connection, study_id_of(study), 0, default, held, {"default": True})
 
 
 def create_bare(
@@ -315,7 +312,7 @@ def leftover(database: Database, name: str) -> int | None:
     # Creation may end before the mark is set; such a study has nothing at all in it.
     bare = not states and not found.user_attrs and tuple(found.directions) == _DIRECTIONS
     ours = bare or _MARK in found.user_attrs
-    if not ours or not (states <= {TrialState.WAITING} or found.user_attrs.get(UNFINISHED)):
+    if not ours or not states <= {TrialState.WAITING}:
         raise UsageError(
             f"study {name!r} exists here but was not made by tuner; choose another name with "
             "--study NAME"

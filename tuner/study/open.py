@@ -8,28 +8,27 @@ from typing import Any
 
 import optuna
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import Column, select, update
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
+from tuner.config import Value
 from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
 from tuner.files.plain import explained
-from tuner.search.history import configuration
 from tuner.search.suggest import suggest
 from tuner.settings import in_percent
-from tuner.spec.definition import StudyDefinition
+from tuner.spec.definition import StudyDefinition, stored_definition
 from tuner.spec.margin import checked_margin
-from tuner.spec.membership import Membership
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.retune import Registered
+from tuner.spec.membership import Membership, stored_membership
+from tuner.spec.policy import Registered, SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
-from tuner.storage.optuna.private import storage_of, study_id_of
+from tuner.storage.optuna.own_trials import OwnStorage, OwnTrials
+from tuner.storage.optuna.private import numbered, study_id_of
 from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.epochs import EpochTable
 from tuner.storage.queue.roster import Roster
 from tuner.storage.queue.verifications import Verifications
-from tuner.storage.records import Claim, stored_definition, stored_membership
+from tuner.storage.records import ORIGINS, Claim
 from tuner.storage.schema import studies
 from tuner.study.create import MEMBERSHIP, create_study, leftover, refuse_if_different
 
@@ -68,32 +67,28 @@ class OpenStudy:
         May be called again with the same claim after a failure that left open what was stored.
         """
         space = self.definition.space
+        row = self.ledger.asked(claim)
+        if row is None:
+            return None
+        trial = create_trial(state=TrialState.RUNNING, system_attrs=row.notes)
+        numbered(trial, claim.trial_number, claim.trial_id)
+        chosen = suggest(self.optuna, trial, row.params, space)
+        distributions = {name: r.stored() for name, r in space.there(chosen).items()}
         try:
-            trial = storage_of(self.optuna).get_trial(claim.trial_id)
-            chosen = suggest(self.optuna, trial, space)
-            distributions = {name: r.stored() for name, r in space.there(chosen).items()}
-            if not self.ledger.write_parameters(claim, chosen, distributions):
-                return None
-        except (KeyError, IntegrityError):
+            held = self.ledger.write_parameters(claim, chosen, distributions, trial.system_attrs)
+        except IntegrityError:
             self.ledger.counts()  # says so when the study is gone
             gone = f"trial {claim.trial_number} of study {self.name!r} is in the database no more"
             raise StorageError(
                 f"{gone}: another program deleted it; 'tuner db check' says what is left"
             ) from None
-        trial.distributions, trial.params = distributions, chosen
-        trial.user_attrs = self._origins(trial)
-        return trial
+        trial.params, trial.distributions = chosen, distributions
+        trial.user_attrs = {k: v for k, v in row.notes.items() if k in ORIGINS}
+        return trial if held else None
 
-    def _origins(self, trial: FrozenTrial) -> dict[str, Any]:
-        """Where the configuration of a trial comes from, in so far as that can be true."""
-        there = trial.user_attrs
-        said = {
-            name: there[name] for name, kind in ORIGINS.items() if isinstance(there.get(name), kind)
-        }
-        default = self.definition.defaults.as_dict()
-        if "default" in said and configuration(trial.params) != configuration(default):
-            del said["default"]
-        return said
+    def enqueue(self, params: Mapping[str, Value], **notes: bool | str) -> None:
+        """Let a configuration wait for a worker, with where it comes from (see `ORIGINS`)."""
+        self.ledger.enqueue(params, self.definition.space.held(params), notes)
 
     def key(self) -> str:
         """What no other study has, in this database or another:
@@ -243,8 +238,7 @@ def open_study(database: Database, name: str) -> OpenStudy:
         raise StudyGoneError.of(name) from None
     stored = stored_definition(name, text)
     membership = stored_membership(name, attributes[name].get(MEMBERSHIP))
-    space = stored.space
-    own = OwnTrials(database.engine, study_id, name, made_at, space.stored(), space.complete)
+    own = OwnTrials(database.engine, study_id, name, made_at, stored.space)
     try:
         study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
     except KeyError:

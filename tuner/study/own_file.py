@@ -15,11 +15,11 @@ from pathlib import Path
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from tuner.config import names_file
 from tuner.data.cache import user_cache
 from tuner.errors import DataError, UsageError
 from tuner.files.durable import open_plain, read_regular, write_durably
 from tuner.files.home import PrivateFolderError, private_folder
-from tuner.models.names import names_file
 from tuner.models.own_modules import files_beside, imported_names, lies_in
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import Program

@@ -21,12 +21,10 @@ from tuner.settings import changes, differing
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import violations
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.study_settings import StudySettings, resumed
+from tuner.spec.policy import SearchPolicy, StudySettings, resumed
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.private import names_by_id, replace_constraints
 from tuner.storage.schema import studies
-from tuner.study.group import asked_searches, memberships
 from tuner.study.open import (
     OpenStudy,
     check_resumable,
@@ -36,7 +34,7 @@ from tuner.study.open import (
     refuse_other_margin,
 )
 from tuner.study.results import TrialRecord
-from tuner.study.snapshot import snapshot_named
+from tuner.study.snapshot import asked_searches, memberships, snapshot_named
 
 # Which studies share a limit of device hours: those that any launch has limited together, until
 # one lifts it.
@@ -219,7 +217,7 @@ def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
     had = {
         configuration(params)
         for trial in opened.optuna.get_trials(deepcopy=False)
-        if (params := known_params(trial))
+        if (params := known_params(trial, space))
     }
     added = moved = 0
     for front in fronts:
@@ -232,7 +230,7 @@ def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
             origin = f"{front.study}, trial {record.number}" + (
                 ", moved into the space" if changed else ""
             )
-            opened.optuna.enqueue_trial(params, user_attrs=Recorded(warm_start=origin).to_flat())
+            opened.enqueue(params, warm_start=origin)
             added, moved = added + 1, moved + changed
     total = sum(len(front.records) for front in fronts)
     names = ", ".join(front.study for front in fronts)
@@ -350,11 +348,6 @@ def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]
         other = differing(before, after)
         notes += in_words(study, plan.fresh, before, after, said.policy)
     notes += lowered(study, plan.budget)
-    if ensure_default(study):
-        notes.append(
-            f"{study.name} tries its default configuration again: another program took the "
-            "trial with it"
-        )
     if fronts:
         notes.append(warm_start_with(study, fronts))
     changed = {name: {"from": getattr(before, name), "to": getattr(after, name)} for name in other}
@@ -437,19 +430,3 @@ def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPoli
         }
         replace_constraints(study.database.engine, study.study_id, judged)
     return before, after
-
-
-def ensure_default(opened: OpenStudy) -> bool:
-    """Let the default configuration wait again when the trial that had it is not ours any more;
-    True when it was so.
-    """
-    if opened.ledger.counts().left == 0:
-        return False
-    default = opened.definition.defaults.as_dict()
-    for trial in opened.optuna.get_trials(deepcopy=False):
-        params = known_params(trial)
-        same = params.keys() == default.keys() and configuration(params) == configuration(default)
-        if same and trial.user_attrs.get("default"):
-            return False
-    opened.optuna.enqueue_trial(dict(default), user_attrs={"default": True})
-    return True

@@ -12,6 +12,7 @@ import functools
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
@@ -19,8 +20,10 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.config import OBJECTIVES, StopReason, Value
 from tuner.files import kinds
 from tuner.files.kinds import OverSeeds
+from tuner.files.plain import in_json
 from tuner.record import MEANINGS, SCORES, Recorded
 from tuner.search.history import Configuration, configuration
+from tuner.spec.definition import StudyDefinition
 from tuner.spec.objectives import axis_title, limits_in_words, violations
 from tuner.spec.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.spec.policy import SearchPolicy
@@ -138,16 +141,9 @@ class TrialRecord:
         also how many, and which.
         """
         plain: dict[str, Any] = {
-            "trial": self.number,
-            "params": self.params,
-            "values": self.named_values,
-            "epochs": self.recorded.epochs,
-            "converged": self.converged,
-            "stopped_by": self.recorded.stopped_by,
-            "device": self.recorded.device_label,
-            "contaminated": self.recorded.contaminated,
-            "default": self.is_default,
-            "feasible": self.feasible,
+            **in_json(self, trial="number", params="params", values="named_values"),
+            **in_json(self.recorded, "epochs", "stopped_by", "contaminated", device="device_label"),
+            **in_json(self, "converged", "feasible", default="is_default"),
         }
         if self.runs > 1:
             plain |= {"runs": self.runs, "trials": list(self.numbers)}
@@ -366,9 +362,10 @@ def read_results(opened: OpenStudy) -> StudyResults:
     Raises:
         StorageError: a row of it is damaged.
     """
-    policy, objectives = opened.policy(), opened.definition.objectives
+    policy, definition = opened.policy(), opened.definition
     trials = opened.optuna.get_trials(deepcopy=False)
-    return judged((record_of(trial, objectives) for trial in trials), objectives, policy)
+    records = (record_of(trial, definition) for trial in trials)
+    return judged(records, definition.objectives, policy)
 
 
 def judged(
@@ -387,7 +384,7 @@ def _judged(record: TrialRecord, policy: SearchPolicy) -> TrialRecord:
     return dataclasses.replace(record, feasible=all(excess <= 0 for excess in beyond))
 
 
-def record_of(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:
+def record_of(trial: FrozenTrial, definition: StudyDefinition) -> TrialRecord:
     """A trial as Optuna has it, not yet judged: see `judged`."""
     values = (
         (float(trial.values[0]), float(trial.values[1]))
@@ -397,13 +394,20 @@ def record_of(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:
     return TrialRecord(
         number=trial.number,
         state=trial.state,
-        params=dict(trial.params),
+        params=definition.space.true(trial.params),
         values=values,
         recorded=Recorded.from_flat(trial.user_attrs),
-        started=trial.datetime_start.isoformat() if trial.datetime_start else None,
-        ended=trial.datetime_complete.isoformat() if trial.datetime_complete else None,
-        objectives=objectives,
+        started=_in_utc(trial.datetime_start),
+        ended=_in_utc(trial.datetime_complete),
+        objectives=definition.objectives,
     )
+
+
+def _in_utc(moment: datetime | None) -> str | None:
+    """Without saying so. Optuna shows local time, and does not say that."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
 
 
 # What a study's network has to beat: forecasts without one, on the same windows and by the same

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import uuid
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, insert, select, update
+from optuna.distributions import BaseDistribution
+from optuna.trial import TrialState
+from sqlalchemy import Connection, insert, update
 
 from tuner.config import Hyperparameters, Value
 from tuner.errors import UsageError
@@ -23,19 +24,26 @@ from tuner.spec.objectives import violations
 from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import StudyFile
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.optuna.private import PREFIX, study_id_of
-from tuner.storage.optuna.rows import write_all_attributes
+from tuner.storage.optuna.private import TRIALS, study_id_of
+from tuner.storage.optuna.rows import (
+    create_running,
+    note,
+    primary_key,
+    set_parameters,
+    write_result,
+)
+from tuner.storage.queue.claims import enqueue
 from tuner.storage.queue.gpu_hours import note_without_result
-from tuner.storage.queue.verifications import plan_renamed, recorded_row
-from tuner.storage.records import TrialResult
-from tuner.storage.schema import claims, epochs, studies, verifications
+from tuner.storage.queue.verifications import plan_renamed, recorded_rows
+from tuner.storage.records import ORIGINS, TrialResult
+from tuner.storage.schema import TRIAL, epochs, studies, work
 from tuner.study.archive import Archive
 from tuner.study.code import mark_untrusted
-from tuner.study.create import UNFINISHED, create_bare, register
-from tuner.study.group import members_of, memberships
+from tuner.study.create import create_bare, register
 from tuner.study.open import RETUNE, OpenStudy, list_studies, open_study
 from tuner.study.own_file import put_source
 from tuner.study.results import TrialRecord
+from tuner.study.snapshot import members_of, memberships
 
 
 def restore(database: Database, archive: Archive, name: str, *, origin: str = "") -> OpenStudy:
@@ -58,20 +66,7 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
             raise UsageError(f"there is a study {name!r} already; choose another one with --name")
         _refuse_if_unfit(database, place, archive.definition, alone=name != archive.name)
         study = create_bare(database, name, archive.definition, place)
-        study.set_user_attr(UNFINISHED, value=True)
         mark_untrusted(study, archive.definition, origin)
-        ids: dict[int, int] = {}
-        attributes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
-        for template in _templates(archive):
-            told = template.user_attrs, template.system_attrs
-            template.user_attrs, template.system_attrs = {}, {}
-            # Not add_trial, which checks each value anew.
-            ids[template.number] = database.optuna.create_new_trial(study_id_of(study), template)
-            attributes[ids[template.number]] = told
-        with database.engine.begin() as connection:
-            write_all_attributes(connection, attributes)
-            register(connection, study, archive.definition, trials=archive.budget)
-            _write_ours(connection, study_id_of(study), name, ids, archive)
         loss = archive.definition.training.loss
         codes = {archive.definition.architecture.model: archive.code}
         if loss is not None:
@@ -80,11 +75,15 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
             if code is not None:
                 location = reference.rpartition(":")[0]
                 put_source(database.engine, Path(location).name, code.encode())
-        if archive.retune is not None and name == archive.name:
+        policy = archive.policy
+        if name != archive.name:  # another study: it has none of the hours that were shared
+            policy = policy.but(gpu_shared=())
+        elif archive.retune is not None:
             # Whether all of it is here, the retune finds out.
-            retune = archive.retune.but(finished=False)
-            study.set_user_attr(RETUNE, retune.as_dict())
-        study.set_user_attr(UNFINISHED, value=False)
+            study.set_user_attr(RETUNE, archive.retune.but(finished=False).as_dict())
+        with database.engine.begin() as connection:
+            register(connection, study, archive.definition, trials=archive.budget, policy=policy)
+            _write_ours(connection, study_id_of(study), name, archive)
     return open_study(database, name)
 
 
@@ -190,71 +189,25 @@ def _inside(
     return kept, left_out
 
 
-def _templates(archive: Archive) -> Iterator[FrozenTrial]:
-    """The archive's trials as Optuna stores them, and numbers them: in their order."""
-    stored = archive.definition.space.stored()
-    target = archive.definition.target_val_loss
-    for record in archive.records:
-        notes = dict(archive.notes.get(record.number, {}))
-        finished = record.state.is_finished()
-        if not finished and record.params:
-            notes["fixed_params"] = dict(record.params)
-        if record.values is not None:
-            violated = violations(
-                archive.policy, record.values, record.recorded, target_val_loss=target
-            )
-            notes |= {
-                f"{PREFIX}{key}": excess for key, excess in violated.items() if key != "target"
-            }
-        yield FrozenTrial(
-            number=record.number,
-            trial_id=-1,
-            state=record.state,
-            value=None,
-            values=record.values,
-            datetime_start=_moment(record.started) if finished else None,
-            datetime_complete=_moment(record.ended),
-            params=dict(record.params) if finished else {},
-            distributions={name: stored[name] for name in record.params} if finished else {},
-            user_attrs=record.recorded.to_flat(),
-            system_attrs=notes,
-            intermediate_values={},
-        )
-
-
-def _write_ours(
-    connection: Connection, study_id: int, name: str, ids: Mapping[int, int], archive: Archive
-) -> None:
-    """Policy, device, claims, curves and verification runs, as if the trials (`ids`
-    by number) had been run here.
-    """
-    policy = archive.policy
-    if name != archive.name:  # a copy is another study: it has none of the hours that were shared
-        policy = policy.but(gpu_shared=())
-    told = {"policy": policy.to_json(), "device_model": archive.device_model}
-    connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
+def _write_ours(connection: Connection, study_id: int, name: str, archive: Archive) -> None:
+    """Device, trials, curves and verification runs, as if all of it had been run here."""
+    here = update(studies).where(studies.c.study_id == study_id)
+    connection.execute(here.values(device_model=archive.device_model))
     if archive.without_result_s:
         note_without_result(connection, study_id, archive.without_result_s)
-    ended = [r for r in archive.records if r.state.is_finished() and not r.recorded.foreign]
-    if ended:
-        connection.execute(
-            insert(claims),
-            [_claim(record, study_id, ids[record.number], archive) for record in ended],
-        )
-    query = select(claims.c.trial_number, claims.c.claim_id).where(claims.c.study_id == study_id)
-    claim_of = {row.trial_number: row.claim_id for row in connection.execute(query)}
-    rows = [
-        {
-            "study_id": study_id,
-            "trial_number": number,
-            "claim_id": claim_of[number],
-            **dataclasses.asdict(row),
-        }
-        for number, curve in archive.curves.items()
-        for row in curve
-    ]
-    if rows:
-        connection.execute(insert(epochs), rows)
+    distributions = archive.definition.space.stored()
+    for record in archive.records:
+        if not record.state.is_finished():
+            held = archive.definition.space.held(record.params)
+            notes = _notes(record, archive)
+            enqueue(connection, study_id, record.number, record.params, held, notes)
+            continue
+        work_id = _write_ended(connection, study_id, record, archive, distributions)
+        curve = archive.curves.get(record.number)
+        if curve:
+            of_it = {"study_id": study_id, "trial_number": record.number, "work_id": work_id}
+            rows = [of_it | dataclasses.asdict(epoch) for epoch in curve]
+            connection.execute(insert(epochs), rows)
     if archive.verifications:
         runs = [
             dataclasses.replace(
@@ -262,27 +215,60 @@ def _write_ours(
             )
             for run in archive.verifications
         ]
-        connection.execute(insert(verifications), [recorded_row(run) for run in runs])
+        connection.execute(insert(work), [row for run in runs for row in recorded_rows(run)])
 
 
-def _claim(record: TrialRecord, study_id: int, trial_id: int, archive: Archive) -> dict[str, Any]:
-    began = _moment(record.started)
-    result = TrialResult(
-        record.state, record.values, record.recorded, params=dict(record.params) or None
-    )
-    return {
+def _notes(record: TrialRecord, archive: Archive) -> dict[str, Any]:
+    flat = record.recorded.to_flat()
+    notes = {key: flat[key] for key in ORIGINS if key in flat}
+    return notes | dict(archive.notes.get(record.number, {}))
+
+
+def _write_ended(
+    connection: Connection,
+    study_id: int,
+    record: TrialRecord,
+    archive: Archive,
+    distributions: Mapping[str, BaseDistribution],
+) -> int | None:
+    """A trial with its result, told to Optuna; the number of its work, None of another program's
+    trial, which keeps its number alone.
+    """
+    notes, began = _notes(record, archive), _moment(record.started)
+    ended = _moment(record.ended)
+    result = TrialResult(record.state, record.values, record.recorded)
+    if record.values is not None:
+        beyond = violations(archive.policy, record.values, record.recorded)
+        result = dataclasses.replace(result, constraints=beyond)
+    trial_id = create_running(connection, study_id, record.number)
+    set_parameters(connection, trial_id, record.params, distributions)
+    note(connection, trial_id, notes)
+    write_result(connection, trial_id, result, found=TrialState.RUNNING)
+    times = {"datetime_start": began, "datetime_complete": ended}
+    connection.execute(update(TRIALS).where(TRIALS.c.trial_id == trial_id).values(times))
+    if record.recorded.foreign:
+        return None
+    row = {
         "study_id": study_id,
-        "token": uuid.uuid4().hex,
-        "worker": (record.place or f"from {archive.name}")[:120],
+        "kind": TRIAL,
         "state": "finished",
-        "leased_until": 0.0,
-        "claimed_at": began.replace(tzinfo=datetime.UTC).timestamp() if began else 0.0,
         "trial_id": trial_id,
         "trial_number": record.number,
+        "params": json.dumps(dict(record.params)),
+        "notes": json.dumps(notes),
+        "worker": (record.place or f"from {archive.name}")[:120],
+        "claimed_at": _seconds(began) or 0.0,
+        "ended_at": _seconds(ended),
         "result": result.to_json(),
         "told": True,
     }
+    return primary_key(connection.execute(insert(work).values(row)))
 
 
 def _moment(iso: str | None) -> datetime.datetime | None:
-    return datetime.datetime.fromisoformat(iso) if iso else None
+    """As Optuna stores it: in UTC, which is not said. Records have it so, too."""
+    return None if iso is None else datetime.datetime.fromisoformat(iso)
+
+
+def _seconds(moment: datetime.datetime | None) -> float | None:
+    return None if moment is None else moment.replace(tzinfo=datetime.UTC).timestamp()

@@ -150,15 +150,6 @@ class CheckpointFiles:
             except (OSError, ValueError) as error:
                 _log.warning("the checkpoint %s is not used: %s", path, error)
 
-    def refuse(self, checkpoint: Checkpoint, why: str) -> None:
-        """Told of one that could be read and does not fit."""
-        _log.warning(
-            "the checkpoint of epoch %d in %s is not used: %s",
-            checkpoint.progress.epoch,
-            self.folder,
-            why,
-        )
-
     def discard(self) -> None:
         """Delete all of this training's."""
         for path in self.folder.glob(f"{self.stem}-epoch-*"):
@@ -268,7 +259,9 @@ class Checkpointer:
                     raise ValueError("its training was over")  # noqa: TRY301 - one way to refuse
                 self._put_back(checkpoint.tensors)
             except (ValueError, RuntimeError) as error:  # the latter is a generator's refusal
-                self._files.refuse(checkpoint, str(error))
+                epoch, folder = checkpoint.progress.epoch, self._files.folder
+                said = "the checkpoint of epoch %d in %s is not used: %s"
+                _log.warning(said, epoch, folder, error)
                 continue
             self._epoch = checkpoint.progress.epoch
             return checkpoint
@@ -344,11 +337,7 @@ class Checkpointer:
             self._engine.load(tensors)
         except (ValueError, RuntimeError):
             self._set_random_states(before)
-            copy_all(
-                self._best.tensors,
-                {f"best/{n}": tensor for n, tensor in enumerate(untouched)},
-                "best",
-            )
+            copy_together(self._best.tensors, untouched)
             raise
 
     def _set_random_states(self, tensors: Mapping[str, Tensor]) -> None:

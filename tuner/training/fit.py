@@ -257,7 +257,16 @@ def fit(
         UsageError: settings with which no training is possible, a backend this device does not
             have, or an architecture that cannot be built.
 
-    Source: the reference job's protocol; docs/the-clock.md.
+    Source: the reference job's protocol; docs/how-it-works.md.
+
+    >>> from tuner import Architecture, Hyperparameters, load_data
+    >>> chosen = Hyperparameters(
+    ...     learning_rate=1e-3, weight_decay=0.0, batch_size=256, dropout=0.1, hidden_size=16
+    ... )
+    >>> once, model = TrainingSettings(max_epochs=1), Architecture(model="rmsnorm")
+    >>> config = RunConfig(architecture=model, hyperparameters=chosen, training=once)
+    >>> fit(config, load_data("demo")).epochs
+    1
     """
     check_settings(config, data.shapes)
     if engines is not None and model is not None:

@@ -219,19 +219,24 @@ def tried_term(name: str, weight: float, data: DeviceData, dtype: torch.dtype) -
 
 def losses_in_words(config: RunConfig, train_loss: float, val_loss: float | None) -> str:
     """The losses of an epoch, with what the first of them holds beside the quantile loss."""
-    loss, term = config.training.loss, ""
-    if loss is not None and config.loss_weight != 0:
-        term = f" (with {config.loss_weight:g} x {loss.term.rpartition('/')[2]})"
+    named = _weighted(config)
+    term = f" (with {named})" if named else ""
     validated = "" if val_loss is None else f", validation loss {val_loss}"
     return f"training loss {train_loss}{term}{validated}"
 
 
+def _weighted(config: RunConfig) -> str:
+    """The term with its weight; empty where nothing is added."""
+    loss = config.training.loss
+    if loss is None or not config.loss_weight:
+        return ""
+    return f"{config.loss_weight:g} x {loss.term.rpartition('/')[2]}"
+
+
 def skipped_in_words(config: RunConfig) -> str:
     """Of a training in fp16 whose every update was skipped."""
-    loss, term = config.training.loss, ""
-    if loss is not None and config.loss_weight:
-        named = f"{config.loss_weight:g} x {loss.term.rpartition('/')[2]}"
-        term = f"; the term {named} may be too large"
+    named = _weighted(config)
+    term = f"; the term {named} may be too large" if named else ""
     return (
         "fp16 skipped every update, as gradients were no finite numbers in 16 bits: nothing was "
         f"trained{term}; use precision bf16 or fp32"

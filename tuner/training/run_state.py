@@ -24,7 +24,23 @@ from tuner.training.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult:
-    """How a training went. Times are in seconds; a figure that does not exist is NaN."""
+    """How a training went. Times are in seconds; a figure that does not exist is NaN.
+
+    `fit` returns it:
+
+    >>> from tuner import Architecture, Hyperparameters, RunConfig, TrainingSettings, fit, load_data
+    >>> chosen = Hyperparameters(
+    ...     learning_rate=1e-3, weight_decay=0.0, batch_size=256, dropout=0.1, hidden_size=16
+    ... )
+    >>> config = RunConfig(
+    ...     architecture=Architecture(model="rmsnorm"),
+    ...     hyperparameters=chosen,
+    ...     training=TrainingSettings(max_epochs=1),
+    ... )
+    >>> result = fit(config, load_data("demo"))
+    >>> result.stopped_by.value, result.s_per_epoch > 0
+    ('epoch_limit', True)
+    """
 
     stopped_by: StopReason
     message: str

@@ -23,7 +23,7 @@ from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
 from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.lock import giving_up, logs_waiting
-from tuner.devices.watch import Busy, BusyMeter
+from tuner.devices.watch import BusyMeter
 from tuner.files.checkout import head, is_edited
 from tuner.models.own import methods_not_used
 from tuner.models.registry import cell_of
@@ -36,7 +36,7 @@ from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
-from tuner.training.forecast_quality import score_baselines
+from tuner.training.evaluate import score_baselines
 from tuner.trial.job import TimeLeft, on_device
 
 # What code a result comes from: versions of packages, and the revision of the checkout.
@@ -128,19 +128,14 @@ def _missed_target(recorded: Recorded, definition: StudyDefinition) -> bool:
 # How good a trial's forecasts are, as it is recorded.
 
 
-def objective_mql(evaluation: Evaluation, definition: StudyDefinition) -> tuple[float, float]:
-    """Test and validation MQL of the task's objective series, else the means over all forecasts:
-    the two rank configurations of the same thing.
-    """
-    return evaluation.of_series(definition.task.get("objective_series"))
-
-
 def with_scores(
     recorded: Recorded, evaluation: Evaluation, definition: StudyDefinition
 ) -> Recorded:
-    """With how good the forecasts are."""
+    """With how good the forecasts are. The two MQLs are those of the task's objective series, else
+    the means over all forecasts: both rank configurations of the same thing.
+    """
     series = definition.task.get("objective_series")
-    test_mql, val_mql = objective_mql(evaluation, definition)
+    test_mql, val_mql = evaluation.of_series(series)
     return dataclasses.replace(
         recorded,
         test_mql=test_mql,
@@ -161,10 +156,11 @@ def with_baselines(
     recorded: Recorded, data: DeviceData, definition: StudyDefinition, windows: TestWindows
 ) -> Recorded:
     """With what needs no network: the default configuration says it for all of its study."""
+    series = definition.task.get("objective_series")
     test: dict[str, float] = {}
     val: dict[str, float] = {}
-    for each in score_baselines(data, windows=windows):
-        test[each.name], val[each.name] = objective_mql(each.evaluation, definition)
+    for name, each in score_baselines(data, windows=windows).items():
+        test[name], val[name] = each.of_series(series)
     return dataclasses.replace(recorded, baseline_test_mql=test, baseline_val_mql=val)
 
 
@@ -239,7 +235,11 @@ def run_trial(
         result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
         recorded = _recorded(result, observation, device, seed, backend)
         cell = cell_of(definition.architecture, hyperparameters)
-        recorded = _with_pace(recorded, result, meter.seen(), windows=len(data.train))
+        busy = meter.seen()
+        recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
+        recorded = with_fall(
+            recorded, result.history, windows=len(data.train), after=result.resumed_from
+        )
         if evaluation is not None and hyperparameters == definition.defaults:
             recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
@@ -353,12 +353,6 @@ def _recorded(
         **{name: getattr(result, name) for name in _OF_FIT},
     )
     return on_device(recorded, device)
-
-
-def _with_pace(recorded: Recorded, result: FitResult, busy: Busy, *, windows: int) -> Recorded:
-    """With how busy device and process were, and whether the throughput fell."""
-    recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
-    return with_fall(recorded, result.history, windows=windows, after=result.resumed_from)
 
 
 def _with_totals(

@@ -35,8 +35,7 @@ from tuner.storage.records import TrialResult
 from tuner.study.results import over_runs
 from tuner.training import EpochRecord
 from tuner.training.checkpoint import CheckpointFiles
-from tuner.training.engines.choose import identifying_backend
-from tuner.training.engines.measure import what_auto_means
+from tuner.training.engines.choose import identifying_backend, what_auto_means
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob
 from tuner.trial.program.kept_folder import KeptFolder

@@ -17,16 +17,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.files.plain import in_json
 from tuner.record import Recorded
 from tuner.storage.queue.verifications import (
     StoredFrozen,
     StoredPlan,
     VerificationRun,
     is_confirmation,
-    stands_apart,
 )
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.stats.intervals import Interval, finite, in_json
+from tuner.verdict.stats.intervals import Interval, finite
 from tuner.verdict.stats.noninferiority import NoWorse, no_worse, paired_ratio
 from tuner.verdict.verified import Verified, as_configurations
 
@@ -239,7 +239,7 @@ def confirmation_of(study: StudySnapshot) -> Confirmation | None:
 
 def known_runs_of(study: StudySnapshot) -> int:
     """How much there is to choose by: trials that ended, and runs of other verifications."""
-    runs = [run for run in study.runs if not stands_apart(run.plan)]
+    runs = [run for run in study.runs if not is_confirmation(run.plan)]
     return study.finished + sum(run.state == "finished" for run in runs)
 
 
@@ -259,17 +259,14 @@ def confirmed_studies(run: VerificationRun) -> frozenset[str]:
 
 
 def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
-    """The verification runs by which something may be chosen: all but those of confirmations and
-    ablations.
+    """The verification runs by which something may be chosen: all but those of confirmations.
 
     Once a confirmation has failed, its runs say what was not known when it was planned, and count,
     too. While it stands, what it confirmed has to stay what it is. Where a study keeps its last
     block for confirmations, their runs never count: they are of windows that no choice may see.
     """
-    if study.definition.keeps_last_block:
-        return tuple(run for run in study.runs if not stands_apart(run.plan))
     sessions: dict[str, list[VerificationRun]] = {}
-    for run in study.runs:
+    for run in study.runs if not study.definition.keeps_last_block else ():
         if study.name in confirmed_studies(run):
             sessions.setdefault(run.session, []).append(run)
     failed = set()
@@ -277,7 +274,7 @@ def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
         test = _confirmation(study, mine).test
         if test is not None and not test.claimed:
             failed.add(session)
-    return tuple(r for r in study.runs if not stands_apart(r.plan) or r.session in failed)
+    return tuple(r for r in study.runs if not is_confirmation(r.plan) or r.session in failed)
 
 
 def tested(a: Verified, b: Verified, *, margin: float) -> Test:

@@ -8,7 +8,6 @@ a group has seeds of its own; searches with the same number in theirs share them
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,16 +25,21 @@ from tuner.storage.queue.verifications import (
     VerificationRun,
     is_confirmation,
 )
-from tuner.study.group import Group, grouped
 from tuner.study.open import OpenStudy, record_margin
-from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.study.snapshot import Group, StudySnapshot, grouped, snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, known_runs_of
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of
-from tuner.verdict.no_answer import NoAnswerError
-from tuner.verdict.recommendation import model_of
+from tuner.verdict.recommendation import NoAnswerError, model_of
 from tuner.verdict.runs_model import Estimate, RunsModel
 from tuner.verdict.same_quality import Answer, offered, recommended, recommended_against
-from tuner.verdict.verification_plan import Planned, Turn, interleaved, new_seeds, refuse_apart
+from tuner.verdict.verification_plan import (
+    Planned,
+    Turn,
+    add_session,
+    interleaved,
+    new_seeds,
+    refuse_apart,
+)
 from tuner.verdict.verified import verifications_of
 
 # Which configurations of a search are confirmed, and in which order.
@@ -212,7 +216,6 @@ def plan_confirmation(
     reference: Group[OpenStudy] | None = None,
     seeds: int = SEEDS,
     margin: float | None = None,
-    shuffle_seed: int | None = None,
     still_asked: Callable[[], None] = lambda: None,
 ) -> Planned:
     """Plan runs of what each search recommends and of its default, on `seeds` untouched seeds each;
@@ -256,16 +259,13 @@ def plan_confirmation(
             "cut": {each.study.name: each.plan.default for each in members if each.cut},
             "seeds": seeds,
             "top": max(len(each.plan.trials()) for each in found.frozen),
-            "looks": [],
-            "shuffle_seed": secrets.randbits(31) if shuffle_seed is None else shuffle_seed,
         }
         of_search = {
             number: drawn[index * seeds : (index + 1) * seeds]
             for index, number in enumerate(searches)
         }
-        first = max((run.place for run in queue.runs()), default=-1) + 1
         blocks = [_block(members, of_search, nth) for nth in range(seeds)]
-        added = queue.add(interleaved(blocks, first=first, plan=plan))
+        added = add_session(queue, blocks, plan)
     return Planned(again + added, tuple(found.missing), tuple(found.notes))
 
 

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.ablation import Ablation, ablation_of
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.same_quality import answer_of
 from tuner.verdict.stats.intervals import Interval, percentile_interval, resampled_runs
@@ -114,11 +113,9 @@ class Explanation:
     """The trial that the study recommends; None while there is none."""
     why: str
     """What is recommended and how sure that is, or why nothing is; a sentence."""
-    ablation: Ablation | None = None
-    """What the gain is made of, as far as `tuner verify --ablate` has told."""
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"ablation": self.ablation and self.ablation.as_dict()}
+        return asdict(self)
 
 
 def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
@@ -146,7 +143,6 @@ def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
         missing=tuple(missing),
         recommended=None if isinstance(answer, str) else answer.chosen.trial,
         why=answer if isinstance(answer, str) else because_of_answer(answer),
-        ablation=ablation_of(study),
     )
 
 

@@ -77,7 +77,7 @@ def default_is_cut(study: StudySnapshot) -> bool:
     trial of it converged, and some ended at the limit.
 
     What one has now is the default within that limit. So it is what others are held against
-    (docs/decisions/0044).
+    (docs/decisions/0005).
     """
     there = _trials_of_default(study)
     return any(map(_is_cut, there)) and not any(trial.converged for trial in there)

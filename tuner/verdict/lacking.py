@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.config import Choice
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.picks import choosing
-from tuner.verdict.runs_model import Choice
 from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.verified import Verified, verified_in
 

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tuner.config import Choice
 from tuner.spec.pareto import Point, knee_index
 from tuner.storage.queue.verifications import (
     CHOSEN_LATER,
     VerificationRun,
     Verifications,
-    stands_apart,
+    is_confirmation,
 )
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.runs_model import Choice, Front, front_of_runs
+from tuner.verdict.runs_model import Front, front_of_runs
 
 
 def picks(results: StudyResults, front: Front) -> dict[str, int]:
@@ -73,7 +74,7 @@ def note_picks(queue: Verifications, study_id: int, study: str, picked: Mapping[
 
 def choosing(runs: Iterable[VerificationRun]) -> list[VerificationRun]:
     """Those whose plan chose something to verify: a confirmation does not."""
-    return [run for run in runs if not stands_apart(run.plan)]
+    return [run for run in runs if not is_confirmation(run.plan)]
 
 
 def _noted(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:

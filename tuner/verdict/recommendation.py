@@ -2,7 +2,7 @@
 as the default one, that by which most time is expected to be saved once it is confirmed.
 
 The fastest of these is hardly ever within the margin by enough for a confirmation to succeed, and
-what is not confirmed saves nothing (docs/decisions/0024).
+what is not confirmed saves nothing (docs/decisions/0008).
 
 A search tries each configuration once, so the best it has seen is the luckiest. All runs of a
 study, of its search and of its verification, make one model (`tuner.verdict.runs_model`), which
@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from tuner.errors import TunerError
 from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, MARGIN
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.known_runs import converged_configurations, default_of, runs_of
+from tuner.verdict.known_runs import candidates_of, converged_configurations, default_of, runs_of
+from tuner.verdict.picks import Bounds, bounds_in_words, excess
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]
@@ -52,10 +54,6 @@ class Recommendation:
     chosen: Estimate | None
     nearest: Estimate | None
     default: Estimate | None
-    margin: float | None
-    """Of the default's MQL; None where a level was asked for."""
-    level: float | None
-    """The MQL that was asked for; None where it was the default's with its margin."""
     chance: float
     """How surely it had to be."""
 
@@ -93,14 +91,8 @@ def recommend(
     saved = np.log(model.seconds[row] / model.seconds)
     worth = saved * model.chance_to_confirm(margin, CONFIRMATION_SEEDS)
     chosen, nearest = _chosen(model, chances, model.faster(candidates), chance, least_runs, worth)
-    return Recommendation(
-        chosen=chosen,
-        nearest=nearest,
-        default=model.estimate(model.default, chances),
-        margin=margin,
-        level=None,
-        chance=chance,
-    )
+    default = model.estimate(model.default, chances)
+    return Recommendation(chosen=chosen, nearest=nearest, default=default, chance=chance)
 
 
 def recommend_at(
@@ -120,9 +112,7 @@ def recommend_at(
     may = model.among(candidates)
     chosen, nearest = _chosen(model, chances, may, chance, least_runs, -model.seconds)
     default = None if model.default is None else model.estimate(model.default, chances)
-    return Recommendation(
-        chosen=chosen, nearest=nearest, default=default, margin=None, level=level, chance=chance
-    )
+    return Recommendation(chosen=chosen, nearest=nearest, default=default, chance=chance)
 
 
 def to_confirm_at(
@@ -209,3 +199,99 @@ def _chosen(
     if not len(rows):
         return None, None
     return None, model.estimate(model.trials[rows[int(np.argmax(chances[rows]))]], chances)
+
+
+# Why nothing can be recommended, in words that say what to do.
+
+
+# What is expected of a configuration, and how surely, in words.
+
+
+_MOST_SAID = 0.99
+
+
+def in_words(estimate: Estimate) -> str:
+    """A configuration and what is expected of it."""
+    return f"trial {estimate.trial} (expected {estimate.seconds:.3f} s, MQL {estimate.mql:.4f})"
+
+
+def too_few_runs(estimate: Estimate, sure_enough: float, least: int) -> str:
+    """That a configuration is as good, surely enough, and has run less often than it takes; empty
+    where it is not so.
+    """
+    if estimate.runs >= least or estimate.chance < sure_enough:
+        return ""
+    times = "once" if estimate.runs == 1 else f"{estimate.runs} times"
+    return f", but it ran {times}, and {least} runs of it are needed"
+
+
+def percent(chance: float) -> str:
+    """A chance for a reader, who is never told that something is certain."""
+    if chance > _MOST_SAID:
+        return "more than 99 %"
+    return "less than 1 %" if chance < 1 - _MOST_SAID else f"{100 * chance:.0f} %"
+
+
+def limit_in_words(epochs: int | None) -> str:
+    """Of a default that is cut off after so many, to be added to it; empty of None."""
+    return "" if epochs is None else f" as its limit of {epochs} epochs leaves it"
+
+
+class NoAnswerError(TunerError):
+    """Nothing can be recommended, for the reason that it says."""
+
+
+def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
+    """Why nothing can be recommended whatever the model says, in words; None where something can.
+    Quick.
+
+    `default`: the study's own default has to be there.
+    """
+    if study.results.infeasible:
+        return (
+            f"no trial of study {study.name!r} keeps the study's limits, {study.results.limits}; "
+            "launch it again with other limits, or choose a trial with --trial"
+        )
+    there = converged_configurations(study, runs_of(study))
+    if there < LEAST_CONFIGURATIONS:
+        return (
+            f"of study {study.name!r} {there} configuration{'s' * (there != 1)} converged, and it "
+            f"takes {LEAST_CONFIGURATIONS} to tell from luck what is as good as the default; "
+            "launch more trials, or take a point of the front: --pick knee"
+        )
+    if default and default_of(study) is None:
+        return (
+            f"the default configuration of study {study.name!r} has no run that converged, or that "
+            "its limit of epochs cut off, so it is not known what is as good; take a point of the "
+            "front: --pick knee, or name another study's default: --against"
+        )
+    return None
+
+
+def nothing_within(
+    study: StudySnapshot,
+    model: RunsModel,
+    found: Recommendation,
+    bounds: Bounds,
+    what: str,
+    least_runs: int,
+) -> str:
+    """Why there is no answer although there is a model, and which configuration is the nearest."""
+    within = bounds_in_words(bounds, study.results.objectives)
+    said = f"no configuration of study {study.name!r} is surely enough as good as {what}"
+    said += f" with {within}" if within else ""
+    if found.nearest is not None:
+        near = found.nearest
+        said = f"{said}; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
+        return said + too_few_runs(near, found.chance, least_runs)
+    candidates = candidates_of(study)
+    rows = [row for row, number in enumerate(model.trials) if number in candidates]
+    points = {row: (float(model.seconds[row]), float(model.mql[row])) for row in rows}
+    if not points:
+        return f"{said}: none that may be chosen is left"
+    row = min(rows, key=lambda each: excess(points[each], bounds))
+    seconds, mql = points[row]
+    return (
+        f"{said}; the nearest to that is trial {model.trials[row]}, of which {seconds:.3f} s and "
+        f"MQL {mql:.4f} are expected"
+    )

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.files.plain import in_json
 from tuner.record import Recorded
-from tuner.storage.queue.verifications import VerificationRun, is_confirmation, stands_apart
+from tuner.storage.queue.verifications import VerificationRun, is_confirmation
 from tuner.storage.records import device_seconds
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, confirmed_studies
@@ -20,7 +21,7 @@ from tuner.verdict.verified import Verified
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Seconds on devices, and what they were for: all but an ablation, on which nothing rests."""
+    """Seconds on devices, and what they were for."""
 
     search_s: float
     reevaluation_s: float
@@ -73,16 +74,8 @@ class RetuneCost:
         return there.default.seconds.estimate * (1 - there.test.ratio.estimate)
 
     def as_dict(self) -> dict[str, Any]:
-        there = self.confirmation
-        return {
-            "group": self.group,
-            "spent": self.spent.as_dict(),
-            "searches": self.searches,
-            "confirmed": self.confirmed,
-            "study": there and there.study,
-            "trial": there and there.trial,
-            "saved_s": self.saved_s,
-        }
+        plain = in_json(self, "group", "spent", "searches", "confirmed", "saved_s")
+        return plain | in_json(self.confirmation, "study", "trial")
 
 
 def spent_on(studies: Sequence[StudySnapshot], others: Sequence[StudySnapshot] = ()) -> Spent:
@@ -90,7 +83,7 @@ def spent_on(studies: Sequence[StudySnapshot], others: Sequence[StudySnapshot] =
     of `others`, as of a reference's default, that were made for these.
     """
     trials = [r.recorded for each in studies for r in each.results.records if r.state.is_finished()]
-    again = [run for each in studies for run in _finished(each) if not stands_apart(run.plan)]
+    again = [run for each in studies for run in _finished(each) if not is_confirmation(run.plan)]
     own = {each.name for each in studies}
     confirming = [
         run
@@ -125,7 +118,8 @@ def costs(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[RetuneCost, ..
     found = []
     whole = [each for studies in groups.values() for each in studies]
     for name, studies in groups.items():
-        confirmed = sorted(filter(_holds, map(confirmation_of, studies)), key=_seconds)
+        there = filter(None, map(confirmation_of, studies))
+        confirmed = sorted((each for each in there if each.holds), key=_seconds)
         found.append(
             RetuneCost(
                 group=name,
@@ -136,10 +130,6 @@ def costs(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[RetuneCost, ..
             )
         )
     return tuple(found)
-
-
-def _holds(there: Confirmation | None) -> bool:
-    return there is not None and there.holds
 
 
 def _seconds(there: Confirmation | None) -> float:
@@ -207,11 +197,8 @@ class EpochsOf:
     def as_dict(self) -> dict[str, Any]:
         (epochs, seconds), (default_epochs, default_seconds) = self.medians
         return {
-            "study": self.study,
-            "trial": self.trial,
-            "epochs_ratio": self.epochs.as_estimate(),
-            "s_per_epoch_ratio": self.s_per_epoch.as_estimate(),
-            "default_cut_off": self.cut_off,
+            **in_json(self, "study", "trial", default_cut_off="cut_off"),
+            **in_json(self, epochs_ratio="epochs", s_per_epoch_ratio="s_per_epoch"),
             "recommended": {"epochs": epochs, "s_per_epoch": seconds},
             "default": {"epochs": default_epochs, "s_per_epoch": default_seconds},
         }

@@ -8,14 +8,14 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.storage.queue.verifications import VerificationRun, Verifications, stands_apart
+from tuner.config import Choice
+from tuner.storage.queue.verifications import VerificationRun, Verifications, is_confirmation
 from tuner.storage.records import device_seconds
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.recommendation import ROUNDS, model_of, to_verify
-from tuner.verdict.runs_model import Choice
 
 # How long the runs of a session of a verification may have devices: said with its plan.
 
@@ -68,11 +68,6 @@ def worth_verifying(study: StudySnapshot, count: int) -> list[TrialRecord] | Non
         model, count, margin=study.policy.counted_margin, candidates=candidates_of(study)
     )
     return [study.record(number) for number in (model.default, *numbers)]
-
-
-def known_trials(studies: Sequence[StudySnapshot]) -> dict[str, int]:
-    """What a round's plan says under `KNOWN`."""
-    return {study.name: study.finished for study in studies}
 
 
 def rounds_of(study: StudySnapshot) -> list[list[VerificationRun]]:
@@ -139,7 +134,7 @@ def committed_s(runs: Iterable[VerificationRun]) -> float:
     """
     sessions: dict[str, list[VerificationRun]] = {}
     for run in runs:
-        if not stands_apart(run.plan):
+        if not is_confirmation(run.plan):
             sessions.setdefault(run.session, []).append(run)
     total = 0.0
     for mine in sessions.values():

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tuner.config import Choice
 from tuner.search.gaussian_process import one_thread
 from tuner.search.next_run_model import Belief, Repeated, asked_of, believed
 from tuner.spec.margin import TOO_MUCH
@@ -279,15 +279,6 @@ LEAST_TRIALS = 30
 """Of fewer, neighbours are too far apart to say much: the front of single runs stands."""
 
 
-class Choice(StrEnum):
-    """Which front configurations are chosen from."""
-
-    FRONT = "front"
-    EXPECTED = "expected"
-    RECOMMENDED = "recommended"
-    """No front: what may be what is recommended, in rounds."""
-
-
 class Front(NamedTuple):
     """Trials of which none is faster and better than another,
     fastest first, and the points that say so.
@@ -344,17 +335,6 @@ def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[P
 # The front of a study by one of three kinds of values: of single runs, expected, or verified.
 
 
-class Values(StrEnum):
-    """Which values say how fast and how good a configuration is."""
-
-    SINGLE = "single"
-    """Of its one run in the search; the medians where it has several."""
-    EXPECTED = "expected"
-    """By the model of all runs of the study."""
-    VERIFIED = "verified"
-    """Medians over fresh seeds; of what was verified alone."""
-
-
 def expected_front(study: StudySnapshot, model: RunsModel) -> Front:
     """Of the configurations that may be chosen, by what all runs say of them."""
     points = {
@@ -371,11 +351,6 @@ def verified_front(study: StudySnapshot) -> Front:
         if (point := _medians(each, study.definition.objectives)) is not None:
             points[number] = point
     return _front(study, points)
-
-
-def single_front(study: StudySnapshot) -> Front:
-    """As the search saw it."""
-    return front_of_runs(study.results)
 
 
 def _front(study: StudySnapshot, points: dict[int, Point]) -> Front:

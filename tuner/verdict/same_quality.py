@@ -12,18 +12,26 @@ from dataclasses import dataclass
 from tuner.errors import UsageError
 from tuner.search.history import configuration
 from tuner.spec.margin import LEAST_RUNS
-from tuner.storage.queue.verifications import stands_apart
+from tuner.storage.queue.verifications import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
 from tuner.verdict.known_runs import candidates_of, default_cut_at
-from tuner.verdict.no_answer import NoAnswerError, limit_in_words, nothing_within, why_none
 from tuner.verdict.picks import UNBOUNDED, Bounds, excess
-from tuner.verdict.recommendation import model_of, recommend, recommend_at, to_confirm_at
+from tuner.verdict.recommendation import (
+    NoAnswerError,
+    limit_in_words,
+    model_of,
+    nothing_within,
+    recommend,
+    recommend_at,
+    to_confirm_at,
+    why_none,
+)
 from tuner.verdict.runs_model import Estimate, RunsModel
 
 OFFERED_RUNS = 2
 """Of its own, of what a search offers at another's quality: each is to run on fresh seeds, and a
-search of few trials has run nothing `LEAST_RUNS` times (docs/decisions/0043)."""
+search of few trials has run nothing `LEAST_RUNS` times (docs/decisions/0010)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +199,7 @@ def least_runs(study: StudySnapshot) -> int:
     or where the search itself runs configurations again. A confirmation is none: what it confirms
     has to stay what it is.
     """
-    verified = (run.result for run in study.runs if not stands_apart(run.plan))
+    verified = (run.result for run in study.runs if not is_confirmation(run.plan))
     again = _runs_again(study) or any(result is not None for result in verified)
     return LEAST_RUNS if again else 1
 

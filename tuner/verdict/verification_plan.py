@@ -10,24 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from tuner.config import Value
+from tuner.config import Choice, Value
 from tuner.data.task import load_task
 from tuner.errors import TunerError, UsageError
 from tuner.spec.membership import FIRST_DRAW, seed_of_trial, seeds_of
 from tuner.spec.pareto import knee_index
+from tuner.spec.program import refuse_other_clocks, refuse_other_windows
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.queue.verifications import PlannedRun, VerificationRun, planned_seeds
+from tuner.storage.queue.verifications import (
+    PlannedRun,
+    VerificationRun,
+    Verifications,
+    planned_seeds,
+)
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.snapshot import StudySnapshot, snapshot
-from tuner.verdict.comparable import refuse_other_clocks, refuse_other_windows
-from tuner.verdict.no_answer import why_none
 from tuner.verdict.picks import choosing, note_picks, picks
-from tuner.verdict.round_allowances import ALLOWANCE, KNOWN, known_trials, worth_verifying
-from tuner.verdict.runs_model import LEAST_TRIALS, Choice, Front, front_of, says_enough
+from tuner.verdict.recommendation import why_none
+from tuner.verdict.round_allowances import ALLOWANCE, KNOWN, worth_verifying
+from tuner.verdict.runs_model import LEAST_TRIALS, Front, front_of, says_enough
 from tuner.verdict.stats.intervals import LEAST_RUNS
-from tuner.verdict.stats.pairs import looks_for
 from tuner.verdict.verified import verifications_of, verified_in
 
 # Training seeds for verifications: those that nothing in the database has seen.
@@ -157,6 +161,13 @@ def interleaved(
     return runs
 
 
+def add_session(queue: Verifications, blocks: Sequence[Sequence[Turn]], plan: Any) -> int:
+    """Plan a new session of runs behind all that are there; returns how many it has."""
+    first = max((run.place for run in queue.runs()), default=-1) + 1
+    plan = {**plan, "shuffle_seed": secrets.randbits(31)}
+    return queue.add(interleaved(blocks, first=first, plan=plan))
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A verification as planned: how many runs are new, what cannot be verified yet and why, and
@@ -197,8 +208,6 @@ def plan_verification(
     top: int,
     seeds: int,
     choice: Choice = Choice.FRONT,
-    stop_early: bool = False,
-    shuffle_seed: int | None = None,
     device_s: float | None = None,
 ) -> Planned:
     """Plan runs of the default configuration and of `top` ones along the front of each study, on
@@ -239,21 +248,15 @@ def plan_verification(
             ]
             for seed in fresh
         ]
-        whole = all(len(block) == len(members) for block in blocks)
         plan = {
-            "shuffle_seed": secrets.randbits(31) if shuffle_seed is None else shuffle_seed,
             "seeds": seeds,
             "top": top,
-            # A design of several looks holds from its first seed on, not for runs that are added to
-            # others.
-            "looks": list(looks_for(seeds)) if stop_early and whole else [],
             "picks": chosen.picks,
             "choice": choice.value,
             **({KNOWN: chosen.known} if chosen.known else {}),
             **({} if device_s is None else {ALLOWANCE: device_s}),
         }
-        first = max((run.place for run in everything), default=-1) + 1
-        added = queue.add(interleaved(blocks, first=first, plan=plan))
+        added = add_session(queue, blocks, plan)
         for name, mine in chosen.picks.items():
             note_picks(queue, ids[name], name, mine if name in chosen.expected else {})
         return Planned(added, tuple(chosen.missing), tuple(chosen.notes))
@@ -307,7 +310,7 @@ def _choose_round(study: OpenStudy, top: int, chosen: _Chosen) -> None:
         chosen.trials[study.name] = _with_knee(now, found, picked.get("knee"))
         chosen.picks[study.name] = picked
         chosen.expected.add(study.name)
-        chosen.known.update(known_trials([now]))
+        chosen.known[now.name] = now.finished
 
 
 def _with_knee(
@@ -369,19 +372,24 @@ def _says_too_little(study: str, results: StudyResults) -> str:
     return f"{study}: {why}; the front of single runs stands"
 
 
+def refuse_unlike(
+    one: OpenStudy | StudySnapshot, other: OpenStudy | StudySnapshot, remedy: str
+) -> None:
+    """Raises UsageError, with a `remedy`, where figures of two studies could not mean the same."""
+    a, b = one.definition, other.definition
+    if a.data_hash != b.data_hash:
+        raise UsageError(
+            f"studies {one.name!r} ({a.task_name}) and {other.name!r} ({b.task_name}) are on "
+            f"different data: their figures do not compare; {remedy}"
+        )
+    refuse_other_windows(one.name, a.mql_split, other.name, b.mql_split)
+    refuse_other_clocks(one.name, a.clock, other.name, b.clock)
+
+
 def refuse_apart(opened: Sequence[OpenStudy]) -> None:
     first = opened[0]
     for each in opened[1:]:
-        if each.definition.data_hash != first.definition.data_hash:
-            raise UsageError(
-                f"studies {first.name!r} and {each.name!r} are on different data: their figures do "
-                "not compare; "
-                "verify them one by one"
-            )
-        refuse_other_windows(
-            first.name, first.definition.mql_split, each.name, each.definition.mql_split
-        )
-        refuse_other_clocks(first.name, first.definition.clock, each.name, each.definition.clock)
+        refuse_unlike(first, each, "verify them one by one")
         models = {
             model for model in (first.device_model(), each.device_model()) if model is not None
         }

@@ -11,6 +11,7 @@ from typing import Any
 from optuna.trial import TrialState
 
 from tuner.config import Value
+from tuner.files.plain import in_json
 from tuner.record import Recorded
 from tuner.spec.objectives import axis_title
 from tuner.storage.queue.gpu_hours import GpuHours
@@ -18,13 +19,18 @@ from tuner.storage.queue.verifications import (
     VerificationRun,
     Verifications,
     cut_default,
-    stands_apart,
+    is_confirmation,
 )
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, is_cut
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.stats.effects import Sample, sample_name
-from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, median_interval
+from tuner.verdict.stats.intervals import (
+    LEAST_RUNS,
+    Interval,
+    Sample,
+    median_interval,
+    sample_name,
+)
 
 # The verification runs of several studies as one queue.
 
@@ -142,17 +148,14 @@ class Verified:
         """The same of a time, which counts where nothing disturbed it."""
         return _interval_of(self.clean, time)
 
-    def sample(self, *, blocks: int | None = None) -> Sample:
-        """For comparison with others; `blocks` takes only
-        the first ones of a session that stopped early.
-        """
-        runs = [run for run in self.runs if blocks is None or run.block < blocks]
-        pairs = [(run, self.values(run)) for run in runs]
+    def sample(self) -> Sample:
+        """For comparison with others."""
+        pairs = [(run, self.values(run)) for run in self.runs]
         return Sample(
             name=self.name,
             seconds={r.seed: v[0] for r, v in pairs if v and not _recorded(r).contaminated},
             mql={run.seed: values[1] for run, values in pairs if values},
-            runs=len(runs),
+            runs=len(self.runs),
             misses=sum(values is None for _, values in pairs),
         )
 
@@ -194,11 +197,8 @@ class Verified:
             "seeds": len(self.runs),
             "wall_clock_s": (clock or seconds).as_dict(),
             "test_mql": mql.as_dict(),
-            "planned": self.planned,
             "converged": len(self.counted) - self.cut_off,
-            "cut_off": self.cut_off,
-            "misses": self.misses,
-            "contaminated": self.contaminated,
+            **in_json(self, "planned", "cut_off", "misses", "contaminated"),
             **({} if self.mql_is == "test_mql" else {"mql_is": self.mql_is}),
         }
 
@@ -222,7 +222,7 @@ def group_runs(
     """The runs of one study as configurations, but for those of confirmations: what is told by
     these stands apart. Runs on another device model than the study's are left out.
     """
-    kept = (run for run in runs if not stands_apart(run.plan))
+    kept = (run for run in runs if not is_confirmation(run.plan))
     return as_configurations(study, kept, device_model=device_model)
 
 

@@ -144,7 +144,10 @@ class DeviceLease:
                 said, again = line, time.monotonic() + AGAIN_S
                 _log.info("waiting for %s: %s", self._label, line)
             ask = self._ask_again
-            _pause(give_up, self._still_waiting)
+            self._still_waiting()
+            until = time.monotonic() + POLL_S
+            while time.monotonic() < until and not give_up():
+                time.sleep(_STOP_LOOK_S)
 
     def _ask_again(self) -> Ahead | None:
         self._still_waiting()  # it is no database that is waited for
@@ -225,10 +228,3 @@ def _who(ahead: Ahead) -> str:
     does = "has it" if ahead.state == HELD else "waits for it as well,"
     line = f"worker {shown(ahead.worker)} on {shown(ahead.host)} {does} since {since}"
     return f"{line}; its lease has run out" if ahead.ran_out else line
-
-
-def _pause(give_up: Callable[[], object], tell: Callable[[], None]) -> None:
-    tell()
-    until = time.monotonic() + POLL_S
-    while time.monotonic() < until and not give_up():
-        time.sleep(_STOP_LOOK_S)

@@ -24,16 +24,16 @@ from tuner.config import StopReason
 from tuner.devices import CpuCores, Gpu
 from tuner.files.kinds import In
 from tuner.search.suggest import UnfitConfigurationError
-from tuner.storage.queue.leased_queue import Queue
+from tuner.storage.queue.leased_queue import Queue, Ticket
 from tuner.storage.queue.roster import Roster
-from tuner.storage.records import Claim, RunTicket, TrialResult
+from tuner.storage.records import TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, Waited, failed, survived
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import WAITING, Heartbeat
 from tuner.worker.outages import Retry
-from tuner.worker.paths import Outbox, WorkerPaths, deliver, forget_trials, tidy_up
+from tuner.worker.paths import WorkerPaths, deliver, forget_trials, tidy_up
 from tuner.worker.process import ContextLostError, StopFlag
 from tuner.worker.registration import new_name, registered
 from tuner.worker.trial_source import TrialSource
@@ -61,6 +61,10 @@ def trained_alone(lease: DeviceLease | None, job: TrialJob, train: Train) -> Tri
         return _said(train(job), waited, "")
     runs: list[TrialResult] = []
     stop = job.should_stop
+
+    def should_stop() -> StopReason | None:
+        return StopReason.INTERRUPTED if lease.is_lost() else stop()
+
     for _ in range(1 + job.policy.reruns):
         waited.told(True)
         with lease.taken(give_up=lambda: stop() is not None) as mine:
@@ -68,9 +72,10 @@ def trained_alone(lease: DeviceLease | None, job: TrialJob, train: Train) -> Tri
             if not mine:
                 break
             began, before_s = time.perf_counter(), waited.seconds
-            result = train(dataclasses.replace(job, should_stop=_until_lost(job, lease)))
+            result = train(dataclasses.replace(job, should_stop=should_stop))
             took_s = time.perf_counter() - began - (waited.seconds - before_s)
-            job = _with_less(job, took_s)
+            if job.may_take_s is not None:
+                job = dataclasses.replace(job, may_take_s=job.may_take_s - took_s)
             why = lease.why_not_alone()
         result = _said(result, waited, why)
         if result is not None:
@@ -83,20 +88,6 @@ def trained_alone(lease: DeviceLease | None, job: TrialJob, train: Train) -> Tri
         if job.checkpoints is not None and job.seed is None:
             forget_trials(job.checkpoints, {job.number})  # their clock went on beside another's
     return _with_all(runs) if runs else None
-
-
-def _with_less(job: TrialJob, took_s: float) -> TrialJob:
-    """The job with what is left of the time that it may take."""
-    if job.may_take_s is None:
-        return job
-    return dataclasses.replace(job, may_take_s=job.may_take_s - took_s)
-
-
-def _until_lost(job: TrialJob, lease: DeviceLease) -> Callable[[], StopReason | None]:
-    def should_stop() -> StopReason | None:
-        return StopReason.INTERRUPTED if lease.is_lost() else job.should_stop()
-
-    return should_stop
 
 
 def _said(result: TrialResult | None, waited: Waited, why: str) -> TrialResult | None:
@@ -118,65 +109,12 @@ def _with_all(runs: list[TrialResult]) -> TrialResult:
     return runs[-1].noting(timings=[run.recorded.kept_in(In.TIMINGS) for run in runs])
 
 
-# A result on its way: on local disk first, then in the database, however long that takes.
-
-
-def delivered(
-    outbox: Outbox | None, held: Claim | RunTicket, result: TrialResult, store: Callable[[], bool]
-) -> bool:
-    """What `store` says of the result of a trial or a verification run,
-    which outlives this process meanwhile.
-
-    Without an outbox, or where that cannot be written, only this process has it until then.
-
-    Raises:
-        DBAPIError, StorageInternalError: `store` gave up; the result stays in the
-        outbox.
-    """
-    try:
-        if outbox is not None:
-            outbox.put_result(held, result)
-    except OSError as error:
-        _log.warning("a result is on no local disk until the database has it: %s", error)
-    counted = store()
-    if outbox is not None:
-        outbox.remove_result(held)
-    return counted
-
-
 # Two lanes of one worker: while the trial of one trains, the other stores what came before and
 # makes the next trial ready.
 
 
 LOOK_S = 0.02
 """How often who waits for its turn looks whether it shall still wait."""
-
-
-class Desk:
-    """Where one lane at a time works. Whoever works there leaves it while it waits or trains.
-
-    `returning` is called by who comes back to it, before it may have to wait.
-    """
-
-    def __init__(self, returning: Callable[[], None] = lambda: None) -> None:
-        self._lock = threading.Lock()
-        self._returning = returning
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Work there."""
-        with self._lock:
-            yield
-
-    @contextlib.contextmanager
-    def left(self) -> Iterator[None]:
-        """By who works there: leave it to the other lane meanwhile."""
-        self._lock.release()
-        try:
-            yield
-        finally:
-            self._returning()
-            self._lock.acquire()
 
 
 class DeviceTurn:
@@ -203,83 +141,28 @@ class DeviceTurn:
         return self._lock.locked()
 
 
-class News:
-    """Wakes the lane that found nothing to do once the other has delivered something."""
-
-    def __init__(self) -> None:
-        self._happened = threading.Event()
-
-    def tell(self) -> None:
-        self._happened.set()
-
-    def wait(self, seconds: float, give_up: Callable[[], object]) -> None:
-        """Until there are some, so many seconds are over, or `give_up` says so."""
-        deadline = time.monotonic() + seconds
-        while not give_up() and (left := deadline - time.monotonic()) > 0:
-            if self._happened.wait(min(LOOK_S, left)):
-                self._happened.clear()
-                return
-
-
-class Lanes:
-    """Runs the same work in several threads, the first of which is this one.
-
-    The first failure of any is everybody's: `stop` is called, and it is raised once all have ended.
-    """
-
-    def __init__(self, count: int, stop: Callable[[], None]) -> None:
-        self._count = count
-        self._stop = stop
-        self._failures: list[BaseException] = []
-
-    def run(self, work: Callable[[], None]) -> None:
-        """Do `work` in every lane.
-
-        Raises:
-            BaseException: what the first lane to fail raised.
-        """
-        others = [
-            threading.Thread(target=self._survived, args=(work,), name=f"lane {n}", daemon=True)
-            for n in range(1, self._count)
-        ]
-        for thread in others:
-            thread.start()
-        self._survived(work)
-        for thread in others:
-            thread.join()
-        if self._failures:
-            raise self._failures[0]
-
-    def _survived(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for all
-            self._failures.append(error)
-            self._stop()
-
-
 # The lease on a piece of work, kept alive by a thread while the work is done.
 
 
 Held = TypeVar("Held")
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class KeptLease:
-    """A lease that is renewed every `heartbeat_s` seconds as long as the context lasts: a trial's
-    or a run's.
+    """The lease of `worker` on what it `held` of `queue`, a trial or a run, which is renewed now
+    and then as long as the context lasts.
 
-    `renew` says whether the lease still stands, `report` that the worker lives, and `reap` takes
-    back what others lost: no supervisor need be there, and a training may take hours. `beside` is
-    what else is to be kept up to date.
+    Each time the `roster` hears that the worker lives, and what others lost is taken back: no
+    supervisor need be there, and a training may take hours.
     """
 
-    heartbeat_s: float
-    renew: Callable[[], bool]
-    report: Callable[[], None]
-    reap: Callable[[], object]
+    held: Ticket
+    queue: Queue[Any]
+    roster: Roster
+    worker: str
     stop: StopFlag
-    beside: Callable[[], None] = lambda: None
+    had_s: Callable[[], float]
+    """How long it has had its device."""
     _lost: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -290,14 +173,13 @@ class KeptLease:
         return StopReason.INTERRUPTED if self.stop.is_set() or self._lost.is_set() else None
 
     def _keep(self) -> None:
-        while not self._ended.wait(self.heartbeat_s):
+        while not self._ended.wait(self.queue.heartbeat_s):
             try:
-                if not self.renew():
+                if not self.queue.renew(self.held, self.had_s()):
                     self._lost.set()
                     return
-                self.report()
-                self.beside()
-                self.reap()
+                self.roster.report(self.worker)
+                self.queue.reap()
             except DATABASE_FAILURES:
                 _log.warning("the database is away; the lease could not be renewed")
             except Exception:  # noqa: BLE001 - its end would cost the work its lease, and nobody would hear of it
@@ -309,26 +191,6 @@ class KeptLease:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-
-
-def lease_on(
-    held: Held,
-    queue: Queue[Held, Held],
-    roster: Roster,
-    worker: str,
-    stop: StopFlag,
-    *,
-    beside: Callable[[], None] = lambda: None,
-) -> KeptLease:
-    """The lease of `worker` on what it holds of `queue`, with its life reported to `roster`."""
-    return KeptLease(
-        heartbeat_s=queue.heartbeat_s,
-        renew=functools.partial(queue.renew, held),
-        report=functools.partial(roster.report, worker),
-        reap=queue.reap,
-        stop=stop,
-        beside=beside,
-    )
 
 
 IDLE_S, LONGEST_IDLE_S = 1.0, 10.0
@@ -374,9 +236,11 @@ class Worker:
         """How many of them count."""
         self._lanes = lanes
         self._lease = lease
-        self._desk = Desk(lambda: self._heartbeat.phase("the next thing to do"))
+        self._desk = threading.Lock()
+        """Where one lane at a time works; whoever does leaves it while it waits or trains."""
         self._turn = DeviceTurn()
-        self._news = News()
+        self._news = threading.Event()
+        """Wakes the lane that found nothing to do once the other has delivered something."""
 
     def run(self) -> None:
         """Work until no source has any left, or the stop flag is set.
@@ -389,7 +253,7 @@ class Worker:
         context = self._context
         with registered(context.studies, self.name, context.device, self._stored, self._sign_in):
             try:
-                Lanes(self._lanes, self._stop.set).run(self._work)
+                self._in_all_lanes()
             except TrainerLostError:
                 # The other lane has handed back what it held: this is held against the trial.
                 for queue in self._queues():
@@ -411,7 +275,7 @@ class Worker:
         if self._lease is not None:
             self._lease.close()
 
-    def _queues(self) -> list[Queue[Any, Any]]:
+    def _queues(self) -> list[Queue[Any]]:
         return [queue for source in self._sources for queue in source.queues]
 
     def _sign_in(self, opened: OpenStudy) -> None:
@@ -421,8 +285,31 @@ class Worker:
         for source in self._sources:
             source.sign_in(opened)
 
+    def _in_all_lanes(self) -> None:
+        """Work in several threads, the first of which is this one. The first failure of any is
+        everybody's: the others stop, and it is raised once all have ended.
+        """
+        failures: list[BaseException] = []
+
+        def lane() -> None:
+            try:
+                self._work()
+            except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for all
+                failures.append(error)
+                self._stop.set()
+
+        names = [f"lane {number}" for number in range(1, self._lanes)]
+        others = [threading.Thread(target=lane, name=name, daemon=True) for name in names]
+        for thread in others:
+            thread.start()
+        lane()
+        for thread in others:
+            thread.join()
+        if failures:
+            raise failures[0]
+
     def _work(self) -> None:
-        with self._desk.taken():
+        with self._desk:
             idle_since: float | None = None
             while not self._stop.is_set():
                 for queue in self._queues():
@@ -437,11 +324,25 @@ class Worker:
                 idle_since = now if idle_since is None else idle_since
                 self._idle(min(max(IDLE_S, SHARE_OF_IDLE * (now - idle_since)), LONGEST_IDLE_S))
 
+    @contextlib.contextmanager
+    def _away_from_the_desk(self) -> Iterator[None]:
+        """By who works there: leave it to the other lane meanwhile."""
+        self._desk.release()
+        try:
+            yield
+        finally:
+            self._heartbeat.phase("the next thing to do")  # before it may have to wait
+            self._desk.acquire()
+
     def _idle(self, seconds: float) -> None:
         """Others do what is left: one of them may still come back."""
         self._heartbeat.phase(WAITING)
-        with self._desk.left():
-            self._news.wait(seconds, give_up=self._stop.is_set)
+        deadline = time.monotonic() + seconds
+        with self._away_from_the_desk():
+            while not self._stop.is_set() and (left := deadline - time.monotonic()) > 0:
+                if self._news.wait(min(LOOK_S, left)):
+                    self._news.clear()
+                    break
         if not self._turn.is_taken:
             for source in self._sources:
                 source.idle()
@@ -454,13 +355,13 @@ class Worker:
         held = self._stored(claim, "a claim", until_stopped=True)
         if held is None:
             return False
-        self._carry_through(turn.queue, held, turn.take_up(held))
+        self._carry_through(turn.queue, turn.take_up(held))
         return True
 
-    def _carry_through(self, queue: Queue[Held, Held], held: Held, piece: Piece) -> None:
+    def _carry_through(self, queue: Queue[Any], piece: Piece) -> None:
         self._heartbeat.new_trial()
-        kept = lease_on(held, queue, piece.opened.roster, self.name, self._stop, beside=piece.keep)
-        with kept as lease:
+        ticket, roster = piece.ticket, piece.opened.roster
+        with KeptLease(ticket, queue, roster, self.name, self._stop, piece.had_s) as lease:
             # It is kept until the result is stored: an outage at the end must not cost the
             # training.
             try:
@@ -468,22 +369,22 @@ class Worker:
                     return  # somebody else has it by now
             except UnfitConfigurationError as error:
                 refused = failed(StopReason.ERROR, str(error), self._context.device, piece.seed)
-                self._deliver(queue, held, piece, refused)
+                self._deliver(queue, piece, refused)
                 return
             job = piece.job(lease.should_stop)
             _log.info("%s: %s", piece.what, job.hyperparameters.as_dict())
-            with self._desk.left():
+            with self._away_from_the_desk():
                 result = self._trained(piece, job)
             if result is None:
                 piece.running.deliver()
-                self._stored(lambda: queue.give_back(held), "work handed back")
+                self._stored(lambda: queue.give_back(ticket, piece.had_s()), "work handed back")
                 _log.info("%s handed back", piece.what)
                 return
             result = piece.recorded(result)
-            counted = self._deliver(queue, held, piece, result)
+            counted = self._deliver(queue, piece, result)
         if not self._turn.is_taken:
             self._report(piece.opened, trial_number=None, epoch=None)
-        self._news.tell()
+        self._news.set()
         if result.recorded.context_lost:
             raise ContextLostError(str(result.recorded.failure), results=self._results)
         self._results += counted
@@ -517,17 +418,25 @@ class Worker:
             self._lease.look()
         return result
 
-    def _deliver(
-        self, queue: Queue[Held, Held], held: Held, piece: Piece, result: TrialResult
-    ) -> bool:
-        """Store a result, on local disk first: it outlives this process. True when it counts."""
-        running = piece.running
+    def _deliver(self, queue: Queue[Any], piece: Piece, result: TrialResult) -> bool:
+        """Store a result, on local disk first, where it outlives this process meanwhile. True when
+        it counts.
+
+        Raises:
+            DBAPIError, StorageInternalError: the database stayed away; the result stays on disk.
+        """
+        running, outbox = piece.running, piece.running.outbox
         running.deliver()
         running.spill()
-        finish = functools.partial(queue.finish, held, result)
-        counted = delivered(
-            running.outbox, piece.ticket, result, lambda: self._stored(finish, "a result")
-        )
+        try:
+            if outbox is not None:
+                outbox.put_result(piece.ticket, result)
+        except OSError as error:
+            _log.warning("a result is on no local disk until the database has it: %s", error)
+        finish = functools.partial(queue.finish, piece.ticket, result)
+        counted = self._stored(finish, "a result")
+        if outbox is not None:
+            outbox.remove_result(piece.ticket)
         running.deliver()
         if counted:
             piece.counted()

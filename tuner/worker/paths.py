@@ -20,7 +20,7 @@ from tuner.files.durable import read_regular, write_durably
 from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.epochs import EpochRow, EpochTable
 from tuner.storage.queue.verifications import Verifications
-from tuner.storage.records import Claim, RunTicket, TrialResult
+from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of, passes
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
@@ -42,11 +42,11 @@ class Outbox:
     folder: Path
     study_key: str
 
-    def put_result(self, held: Claim | RunTicket, result: TrialResult) -> None:
+    def put_result(self, held: Claim, result: TrialResult) -> None:
         """Raises OSError when it cannot be written."""
         self._put(self._result_path(held), held, {"result": result.to_json()})
 
-    def remove_result(self, held: Claim | RunTicket) -> None:
+    def remove_result(self, held: Claim) -> None:
         _remove(self._result_path(held))
 
     def put_epochs(self, claim: Claim, rows: Sequence[EpochRow]) -> None:
@@ -54,14 +54,12 @@ class Outbox:
         path = self.folder / f"epochs-{claim.token}-{secrets.token_hex(4)}.json"
         self._put(path, claim, {"epochs": [asdict(row) for row in rows]})
 
-    def _result_path(self, held: Claim | RunTicket) -> Path:
+    def _result_path(self, held: Claim) -> Path:
         return self.folder / f"result-{held.token}.json"
 
-    def _put(self, path: Path, held: Claim | RunTicket, what: dict[str, Any]) -> None:
-        kind = "claim" if isinstance(held, Claim) else "run"
-        write_durably(
-            path, json.dumps({"study": self.study_key, kind: asdict(held)} | what).encode()
-        )
+    def _put(self, path: Path, held: Claim, what: dict[str, Any]) -> None:
+        entry = {"study": self.study_key, "claim": asdict(held)} | what
+        write_durably(path, json.dumps(entry).encode())
 
     def deliver(
         self, ledger: Ledger, epochs: EpochTable, runs: Verifications, *, only: Claim | None = None
@@ -104,19 +102,18 @@ class Outbox:
             entry = json.loads(read_regular(path, at_most=AT_MOST_BYTES))
             if entry["study"] != self.study_key:
                 return None
-            if "run" in entry:
-                ticket, made = RunTicket(**entry["run"]), TrialResult.from_json(entry["result"])
-                return lambda: _told("a verification run", counted=runs.finish(ticket, made))
             claim = Claim(**entry["claim"])
             if "epochs" in entry:
                 rows = [EpochRow(**row) for row in entry["epochs"]]
-                return lambda: epochs.write(claim.trial_number, claim.claim_id, rows)
+                return lambda: epochs.write(claim.trial_number, claim.work_id, rows)
             result = TrialResult.from_json(entry["result"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("%s holds nothing that could be delivered: %s", path, error)
             return None
+        if claim.trial_id is None:
+            return lambda: _told("a verification run", counted=runs.finish(claim, result))
         return lambda: _told(f"trial {claim.trial_number}", counted=ledger.finish(claim, result))
 
 

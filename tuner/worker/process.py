@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from tuner.errors import TERMINATED, TunerError
+from tuner.files.child import end_with
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
@@ -51,7 +51,6 @@ class StopFlag:
         return self._is_set
 
 
-PR_SET_PDEATHSIG = 1
 SAME_SIGNAL_S = 1.0
 ORPHAN_LOOK_S = 0.25
 ORPHAN_GRACE_S = 3.25
@@ -100,18 +99,6 @@ def end_at_once(code: int) -> NoReturn:
     """
     logging.shutdown()
     os._exit(code)
-
-
-def end_with(parent: int, number: signal.Signals) -> None:
-    """Have the kernel, where it is Linux, send this process a signal once its parent has died.
-
-    The parent is the thread that started it: the process may live on.
-    """
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:  # it died before we asked
-        sys.exit(TERMINATED)
 
 
 class Orphan:
@@ -200,19 +187,9 @@ def go_on_afresh(
         if assignment.descriptor is not None:
             assignment.keep()
             more += ["--gpu-assignment", str(assignment.descriptor)]
-    become(as_given(sys.argv[1:], MARK), more)
-
-
-def become(words: Sequence[str], more: Sequence[str]) -> NoReturn:
-    """Be this program anew, with these words
-    on its command line and `more` of our own behind them.
-    """
+    given = sys.argv[1:]  # without what was added by this very command, if it was
+    words = given[: given.index(MARK)] if MARK in given else given
     sys.stdout.flush()
     sys.stderr.flush()
     program = [sys.executable, "-m", "tuner", *words, *more]
     os.execv(sys.executable, program)  # noqa: S606 - this very command again
-
-
-def as_given(words: Sequence[str], mark: str) -> Sequence[str]:
-    """A command line as the person gave it: without what was added from the word `mark` on."""
-    return words[: words.index(mark)] if mark in words else words

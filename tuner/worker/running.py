@@ -134,7 +134,7 @@ class RunningTrial:
         if self._spilled and self.outbox is not None:
             self.outbox.deliver(opened.ledger, opened.epochs, opened.verifications, only=claim)
             self._spilled = False
-        opened.epochs.write(self.trial_number, claim.claim_id, list(self._buffer.values()))
+        opened.epochs.write(self.trial_number, claim.work_id, list(self._buffer.values()))
         self._buffer.clear()
 
     def spill(self) -> None:

@@ -174,13 +174,16 @@ def _run(
     beat, name = Heartbeat(order.heartbeat), order.name or new_name()
     networks = [each for each in studies if each.definition.program is None]
     data = functools.partial(data_of, networks, data_dir=order.data_dir, task=order.task)
-    stored = Retry(studies, name, stop, beat)
+    leases = DeviceLeases(
+        engine=studies[0].database.engine,
+        keys=device.lease_keys,
+        worker=name,
+        host=platform.node()[:120],
+    )
+    lease = DeviceLease(leases, device.label, Retry(studies, name, stop, beat))
     if isinstance(device, CpuCores) and any(each.definition.own_code for each in networks):
         trainer = TrainerProcess(device, order.heartbeat)  # the user's code sees no secret there
-    with (
-        contextlib.closing(trainer),
-        contextlib.closing(_lease_on(device, studies, name, stored)) as lease,
-    ):
+    with contextlib.closing(trainer), contextlib.closing(lease):
         with lease.taken(stop.is_set) as mine:
             if not mine or not trainer.load(data, stop.is_set, beat.phase):
                 return
@@ -206,15 +209,3 @@ def _run(
         except (DeviceLockError, TrainerLostError):
             worker.hand_back()
             raise
-
-
-def _lease_on(
-    device: Gpu | CpuCores, studies: Sequence[OpenStudy], name: str, stored: Retry
-) -> DeviceLease:
-    leases = DeviceLeases(
-        engine=studies[0].database.engine,
-        keys=device.lease_keys,
-        worker=name,
-        host=platform.node()[:120],
-    )
-    return DeviceLease(leases, device.label, stored)

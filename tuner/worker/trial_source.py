@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tuner.search.history import Configuration, configuration
 from tuner.search.methods import prunes
 from tuner.search.pruning import Pruner, carried_on
 from tuner.search.sampler import sampler_for
+from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import seed_of_trial
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.claims import Ledger
@@ -103,11 +105,11 @@ class StudyPruning:
         if policy != self._policy:
             self._finished, self._policy = {}, policy
         complete = self._opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        objectives = self._opened.definition.objectives
+        definition = self._opened.definition
         fresh = [
-            record_of(trial, objectives) for trial in complete if trial.number not in self._finished
+            record_of(trial, definition) for trial in complete if trial.number not in self._finished
         ]
-        records = judged(fresh, objectives, policy).complete
+        records = judged(fresh, definition.objectives, policy).complete
         self._ran.update((record.number, configuration(record.params)) for record in records)
         without = [record.number for record in records if record.number not in self._curves]
         if without:
@@ -138,6 +140,50 @@ def _curves(rows: Iterable[EpochRow]) -> tuple[tuple[float, ...], ...]:
         by_seed.setdefault(row.repeat, []).append(row.val_loss)
     curves = [carried_on(losses) for losses in by_seed.values()]
     return tuple(curve for curve in curves if curve)
+
+
+# How long a training may take, in searches whose trainings are capped.
+
+
+LEAST_DEFAULTS = 3
+"""Converged runs of the default, of which the median counts."""
+UNCAPPED = 10
+"""Of so many trials one is: whether anything slower forecasts better is known by these."""
+
+
+def capped(
+    opened: OpenStudy, together: Sequence[OpenStudy], trial: FrozenTrial, policy: SearchPolicy
+) -> StudyDefinition:
+    """The study with a limit on the time of this training. None is added to a run of the default,
+    to every tenth trial and to a program's training, nor while no default is known well enough, or
+    the database is away. Of studies that are searched `together` the slowest default counts.
+    """
+    definition = opened.definition
+    apart = definition.program or trial.number % UNCAPPED == UNCAPPED - 1
+    if policy.cap is None or apart or _is_default(opened, trial):
+        return definition
+    with contextlib.suppress(*DATABASE_FAILURES):
+        usual = [_usual_s(each) for each in {one.name: one for one in (opened, *together)}.values()]
+        if usual[0] is not None:
+            cap_s = policy.cap * max(s for s in usual if s is not None)
+            limit_s = min(cap_s, definition.training.time_limit_s or cap_s)
+            training = definition.training.but(time_limit_s=limit_s)
+            return dataclasses.replace(definition, training=training)
+    return definition
+
+
+def _is_default(opened: OpenStudy, trial: FrozenTrial) -> bool:
+    definition = opened.definition
+    mine = configuration(definition.space.true(trial.params))
+    return mine == configuration(definition.defaults.as_dict())
+
+
+def _usual_s(opened: OpenStudy) -> float | None:
+    """What the default takes; None while too few of its runs have converged."""
+    complete = opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    ran = [Recorded.from_flat(each.user_attrs) for each in complete if _is_default(opened, each)]
+    found = [r.wall_clock_s for r in ran if r.converged and r.wall_clock_s]
+    return statistics.median(found) if len(found) >= LEAST_DEFAULTS else None
 
 
 # What a worker's time between two trainings went to.
@@ -196,10 +242,9 @@ class TrialTimes:
         return 0.0 if self._before is None else self._begins - self._before
 
     @property
-    def took_s(self) -> float:
-        """Of the device, the time before it that it waited included."""
-        since = self._begins if self._before is None else self._before
-        return self._returned - since
+    def since(self) -> float:
+        """From when on the device was for it: the time before it that it waited is its own."""
+        return self._begins if self._before is None else self._before
 
     def said_in(self, recorded: Recorded) -> Recorded:
         """The record of the trial with this in it.
@@ -263,7 +308,7 @@ class TrialSource(Source):
 
     def idle(self) -> None:
         self.turnover.idle()
-        limits = [each.ledger.spent.last_hours for each in self.context.studies]
+        limits = [each.ledger.last_hours for each in self.context.studies]
         take_back = functools.partial(
             self.grants.take_back, self.context.studies[0].database, limits
         )
@@ -330,6 +375,7 @@ class _Trial(Piece):
         self.running.watched = pruning.watch(self._trial, self._policy)
         return self._job(
             should_stop,
+            definition=capped(self.opened, self._context.studies, self._trial, self._policy),
             seed_root=self.opened.membership.seed_root,
             study_key=self._context.keys[self.opened.name],
             checkpoints=self._context.checkpoints(self.opened),
@@ -356,20 +402,19 @@ class _Trial(Piece):
 
     def begins(self) -> None:
         self._times.begins()
+        self._since = self._times.since
 
     def trained(self) -> None:
         self._times.returned()
-        took_s = max(0.0, self._times.took_s - self._waited.seconds)
-        self._took[self._claim.trial_number] = took_s
-        self._granted.took(took_s)
+        super().trained()
+        self._took[self._claim.trial_number] = self.had_s()
 
     def recorded(self, result: TrialResult) -> TrialResult:
         # With what others could change of the trial while it ran.
         trial = self._trial
         recorded = Recorded.from_flat(trial.user_attrs | result.recorded.to_flat())
         recorded = dataclasses.replace(self._times.said_in(recorded), attempts=self._attempts)
-        result = dataclasses.replace(result, recorded=recorded, params=trial.params)
-        return self.running.judged(result, self._policy)
+        return self.running.judged(dataclasses.replace(result, recorded=recorded), self._policy)
 
     def counted(self) -> None:
         if (folder := self._context.checkpoints(self.opened)) is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Sequence
 
 from tuner.config import StopReason
@@ -15,7 +14,6 @@ from tuner.search.suggest import UnfitConfigurationError
 from tuner.storage.queue.verifications import VerificationRun, Verifications, is_confirmation
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.trial.job import TrialJob
-from tuner.verdict.early_looks import stop_if_clear
 from tuner.verdict.round_allowances import in_time, skip_what_is_too_late
 from tuner.verdict.verified import limits_of, verifications_of
 from tuner.worker.work_source import (
@@ -41,9 +39,7 @@ class VerificationSource(Source):
         return (self.queue,)
 
     def in_turn(self) -> Sequence[Turn[VerificationRun]]:
-        stored, studies = self.context.stored, self.context.studies
-        clear = "a look whether the answer is clear"
-        stored(lambda: stop_if_clear(studies), clear, until_stopped=True)
+        stored = self.context.stored
         late = "a look whether there is time for more"
         stored(lambda: skip_what_is_too_late(self.queue), late, until_stopped=True)
         left = stored(self.queue.counts, "what is left", until_stopped=True).left
@@ -76,7 +72,6 @@ class _Run(Piece):
             what=f"trial {run.trial_number} of {opened.name} on seed {run.seed}",
         )
         self._run, self._queue, self._took = run, source.queue, source.took
-        self._began = 0.0
 
     def prepare(self) -> bool:
         stored = self._context.stored
@@ -105,22 +100,13 @@ class _Run(Piece):
             return job
 
         def should_stop() -> StopReason | None:
-            return StopReason.INTERRUPTED if self._took_s >= left else own()
+            return StopReason.INTERRUPTED if self.had_s() >= left else own()
 
         return dataclasses.replace(job, should_stop=should_stop)
 
-    def begins(self) -> None:
-        self._began = time.perf_counter()
-
     def trained(self) -> None:
-        took_s = self._took_s
-        self._took[self._run.run_id] = took_s
-        self._granted.took(took_s)
-
-    @property
-    def _took_s(self) -> float:
-        """For so long it has had its device by now."""
-        return max(0.0, time.perf_counter() - self._began - self._waited.seconds)
+        super().trained()
+        self._took[self._run.work_id] = self.had_s()
 
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         # A verification is trained to its own end, in one go: its time is the point.

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import math
-import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,7 +28,7 @@ from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.queue.verifications import Verifications
-from tuner.storage.records import Claim, RunTicket, TrialResult
+from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
 from tuner.storage.schema import backend_choices
 from tuner.study.open import OpenStudy
@@ -45,73 +45,89 @@ from tuner.worker.running import RunningTrial
 
 MEASURED = (Backend.EAGER, Backend.GRAPH, Backend.COMPILE)
 """The backends that are tried."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredFor:
-    """What a measurement holds for."""
-
-    sizes: Mapping[str, int | str | bool]
-    """Of the network and its batches, by hyperparameter."""
-    device_model: str
-    torch_version: str
-
-    @staticmethod
-    def of(hyperparameters: Hyperparameters, device_model: str, torch_version: str) -> MeasuredFor:
-        """Rates and decays, numbers that are no whole ones, change no step's time."""
-        sizes = {
-            name: value
-            for name, value in hyperparameters.as_dict().items()
-            if not isinstance(value, float)
-        }
-        return MeasuredFor(sizes=sizes, device_model=device_model, torch_version=torch_version)
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @property
-    def key(self) -> str:
-        return hashlib.sha256(self.as_json().encode()).hexdigest()
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class BackendChoices:
-    """Those of one study."""
+class MeasuredBackend:
+    """What it means in a study for networks of certain sizes on a worker's device."""
 
-    engine: Engine
+    engine: Engine | None
+    """Of the database; None where nothing is measured: the backend was named, or follows from sizes
+    alone."""
     study_id: int
+    measured_for: str
+    """What a measurement holds for, as JSON: sizes, model of device and version of torch."""
 
-    def of(self, measured_for: MeasuredFor) -> BackendChoice | None:
-        """The one that counts; None where nothing is stored, or nothing that can be one.
+    @staticmethod
+    def of(
+        opened: OpenStudy, device: Gpu | CpuCores, hyperparameters: Hyperparameters
+    ) -> MeasuredBackend:
+        """Asks the database for nothing yet. Rates and decays, numbers that are no whole ones,
+        change no step's time.
+        """
+        definition = opened.definition
+        measured = (
+            isinstance(device, Gpu)
+            and definition.training.backend is Backend.AUTO
+            and definition.architecture.model not in builtin_names()
+            and definition.program is None
+        )
+        values = hyperparameters.as_dict().items()
+        measured_for = {
+            "sizes": {name: value for name, value in values if not isinstance(value, float)},
+            "device_model": device.model,
+            "torch_version": torch_version() or "",
+        }
+        engine = opened.database.engine if measured else None
+        return MeasuredBackend(engine, opened.study_id, json.dumps(measured_for, sort_keys=True))
+
+    def known(self) -> BackendChoice | None:
+        """What the study's workers agreed on; None where they have not yet, or need not, and where
+        what is stored can be no choice.
 
         Raises:
             DBAPIError: the database is away.
         """
+        if self.engine is None:
+            return None
         mine = backend_choices.c.study_id == self.study_id
-        query = select(backend_choices.c.choice).where(
-            mine, backend_choices.c.key == measured_for.key
-        )
+        query = select(backend_choices.c.choice).where(mine, backend_choices.c.key == self._key)
         with self.engine.connect() as connection:
             return _choice(connection.execute(query).scalar_one_or_none())
 
-    def settle(self, measured_for: MeasuredFor, choice: BackendChoice) -> BackendChoice:
-        """Store what was measured, unless somebody was faster; the one that counts.
+    def settle(self, choice: BackendChoice) -> BackendChoice:
+        """The first one measured counts. While the database is away, it is this one."""
+        if self.engine is None:
+            return choice
+        try:
+            counts = self._stored(self.engine, choice)
+        except DATABASE_FAILURES as error:
+            _log.warning(
+                "the database is away (%s); the backend is measured again", cause_of(error)
+            )
+            return choice
+        _log.info("backend %s: %s", counts.backend.value, counts.measured)
+        return counts
 
-        Raises:
-            DBAPIError: the database is away.
-        """
+    def _stored(self, engine: Engine, choice: BackendChoice) -> BackendChoice:
+        """Unless somebody was faster; the one that counts."""
         row = {
             "study_id": self.study_id,
-            "key": measured_for.key,
-            "measured_for": measured_for.as_json(),
+            "key": self._key,
+            "measured_for": self.measured_for,
             "choice": json.dumps(asdict(choice)),
         }
         try:
-            with self.engine.begin() as connection:
+            with engine.begin() as connection:
                 connection.execute(insert(backend_choices).values(**row, chosen_at=database_now()))
         except IntegrityError:
-            return self.of(measured_for) or choice
+            return self.known() or choice
         return choice
+
+    @property
+    def _key(self) -> str:
+        return hashlib.sha256(self.measured_for.encode()).hexdigest()
 
 
 def _choice(text: object) -> BackendChoice | None:
@@ -169,7 +185,7 @@ class Piece(ABC):
         self,
         context: WorkerContext,
         opened: OpenStudy,
-        ticket: Claim | RunTicket,
+        ticket: Claim,
         grants: GpuGrants,
         *,
         number: int,
@@ -181,13 +197,15 @@ class Piece(ABC):
         """
         self._context = context
         self._granted = Granted(grants, ticket.token)
-        self._waited = Waited(self._granted.waits)
+        self._waited = Waited()
+        self._since: float | None = None
+        self._had_s: float | None = None
         self.opened, self.ticket, self.seed, self.what = opened, ticket, seed, what
         self.running = RunningTrial(
             opened,
             context.name,
             number,
-            claim=ticket if isinstance(ticket, Claim) else None,
+            claim=None if ticket.trial_id is None else ticket,
             heartbeat=context.heartbeat,
             outbox=context.outbox(opened),
         )
@@ -239,17 +257,22 @@ class Piece(ABC):
     def granted(self, job: TrialJob) -> TrialJob:
         """The job with what it may take, now that it may begin."""
 
-    @abstractmethod
     def begins(self) -> None:
         """It has the device; the training begins."""
+        self._since = time.perf_counter()
 
-    @abstractmethod
     def trained(self) -> None:
         """The training has returned, with a result or without."""
+        self._had_s = self.had_s()
+        self._granted.took(self._had_s)
 
-    def keep(self) -> None:
-        """Its lease has just been renewed, by another thread. Database failures may be raised."""
-        self._granted.keep()
+    def had_s(self) -> float:
+        """Seconds that it has had its device for by now, its waits for it apart. Any thread may
+        ask.
+        """
+        if self._had_s is not None or self._since is None:
+            return self._had_s or 0.0
+        return max(0.0, time.perf_counter() - self._since - self._waited.seconds)
 
     def recorded(self, result: TrialResult) -> TrialResult:
         """The result with what is recorded beside it."""
@@ -263,7 +286,7 @@ class Piece(ABC):
 class Turn(Generic[Held]):
     """A queue that has work left, and what to do with what it gives."""
 
-    queue: Queue[Held, Held]
+    queue: Queue[Held]
     take_up: Callable[[Held], Piece]
     all_taken: bool = False
     """Others have all that is left: a claim would only keep these waiting."""
@@ -274,7 +297,7 @@ class Source(ABC):
 
     @property
     @abstractmethod
-    def queues(self) -> Sequence[Queue[Any, Any]]:
+    def queues(self) -> Sequence[Queue[Any]]:
         """All of them."""
 
     @abstractmethod
@@ -288,13 +311,7 @@ class Source(ABC):
         """There was nothing to claim just now."""
 
 
-# How long a piece of work has waited for its device, which somebody else had.
-
-
 # What a worker's trainings may take of the device hours that their studies share.
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -306,10 +323,6 @@ class Granted:
     hours: GpuHours | None = None
     seconds: float | None = None
     """That its training may take; None: as many as it needs."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _waits: bool = False
-    _noted: bool = False
-    """That it waits."""
 
     def ask(self, opened: OpenStudy, policy: SearchPolicy, beside_s: float = 0.0) -> bool:
         """Whether its training may begin; its device has waited for `beside_s`. Without the
@@ -324,33 +337,6 @@ class Granted:
             _log.warning("the database is away (%s); nothing begins without it", cause_of(error))
             return False
         return self.seconds is not None
-
-    def waits(self, begins: bool) -> None:
-        """Its training begins to wait for the device, or waits no more."""
-        with self._lock:
-            self._waits = begins
-            if self._noted and not begins:
-                try:
-                    self._note()
-                except DATABASE_FAILURES as error:  # `keep` says it later
-                    _log.warning("the database is away (%s)", cause_of(error))
-
-    def keep(self) -> None:
-        """Note that it waits, or that it does so no more: were the worker killed, only the time in
-        which it had the device would count. From another thread, now and then: most waits are over
-        before it comes to that.
-
-        Raises:
-            DBAPIError: the database is away.
-        """
-        with self._lock:
-            if self._noted != self._waits:
-                self._note()
-
-    def _note(self) -> None:
-        if self.hours is not None:
-            self.hours.waits(self.token, begins=self._waits)
-        self._noted = self._waits
 
     def took(self, seconds: float) -> None:
         """Its training has ended. Where the database does not hear of it, all of the grant counts
@@ -393,51 +379,3 @@ class GpuGrants:
                 self._queues[ids] = [*ledgers, Verifications(database.engine, ids)]
             for queue in self._queues[ids]:
                 queue.reap()
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredBackend:
-    """What it means for networks of certain sizes on this worker's device."""
-
-    choices: BackendChoices | None
-    """None where nothing is measured: the backend was named, or follows from sizes alone."""
-    measured_for: MeasuredFor
-
-    @staticmethod
-    def of(
-        opened: OpenStudy, device: Gpu | CpuCores, hyperparameters: Hyperparameters
-    ) -> MeasuredBackend:
-        """Asks the database for nothing yet."""
-        definition = opened.definition
-        measured = (
-            isinstance(device, Gpu)
-            and definition.training.backend is Backend.AUTO
-            and definition.architecture.model not in builtin_names()
-            and definition.program is None
-        )
-        return MeasuredBackend(
-            BackendChoices(opened.database.engine, opened.study_id) if measured else None,
-            MeasuredFor.of(hyperparameters, device.model, torch_version() or ""),
-        )
-
-    def known(self) -> BackendChoice | None:
-        """What the study's workers agreed on; None where they have not yet, or need not.
-
-        Raises:
-            DBAPIError: the database is away.
-        """
-        return None if self.choices is None else self.choices.of(self.measured_for)
-
-    def settle(self, choice: BackendChoice) -> BackendChoice:
-        """The first one measured counts. While the database is away, it is this one."""
-        if self.choices is None:
-            return choice
-        try:
-            counts = self.choices.settle(self.measured_for, choice)
-        except DATABASE_FAILURES as error:
-            _log.warning(
-                "the database is away (%s); the backend is measured again", cause_of(error)
-            )
-            return choice
-        _log.info("backend %s: %s", counts.backend.value, counts.measured)
-        return counts

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from tests.support.present import present
-from tuner.bench.contender import Contender, Job
+from tuner.bench.contender import Contender, Job, run_bench
 from tuner.bench.entrants import make_plan
 from tuner.bench.report import summarise
-from tuner.bench.rounds import run_bench
 from tuner.config import Precision
 from tuner.data.prepare import prepare
 from tuner.data.task import demo_task

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from tests.support.present import present
-from tuner.bench.contender import Job
+from tuner.bench.contender import Job, run_bench
 from tuner.bench.ladder import Ladder, in_capture, ladder_rows, make_ladder, train_rungs
-from tuner.bench.rounds import run_bench
 from tuner.config import Precision
 from tuner.data.prepare import prepare
 from tuner.data.task import demo_task
@@ -37,7 +36,8 @@ def data(job: Job) -> DeviceData:
 def test_every_rung_of_a_gpu_is_measured_or_has_a_reason(job: Job, data: DeviceData) -> None:
     """Beside other tests, so no time is compared. Of single changes, what no cumulated rung has."""
     whole = make_ladder(job, data, load_study_file("original"), batch_size=64)
-    rungs = tuple(each for each in whole.rungs if each.cumulated or each.change == "fused kernels")
+    fused = "fused kernels"
+    rungs = tuple(r for r in whole.rungs if r.kind == "cumulated" or r.change == fused)
     wanted = [each.config for each in rungs if not each.why_not]
     contenders = tuple(each for each in whole.contenders if each.config in wanted)
     ladder = Ladder(variant="original", rungs=rungs, contenders=contenders)

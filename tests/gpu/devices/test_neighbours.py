@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.support.broken_trainings import NETWORK, PATIENCE_S, STUDY, TASK
+from tests.support.cli_processes import family_of, strangers
 from tuner.api import load_study
 from tuner.devices import list_gpus
 from tuner.devices.gpu import nvml
-from tuner.devices.lock import lock_folder, signed_in
 from tuner.study.results import TrialRecord
 
+pytestmark = pytest.mark.slow
 BURN = """
 import torch
 x = torch.randn(4096, 4096, device="cuda")
@@ -86,7 +86,7 @@ def records(folder: Path, name: str) -> tuple[TrialRecord, ...]:
 
 
 @contextmanager
-def burner() -> Iterator[None]:
+def burner() -> Iterator[int]:
     """A process of somebody else that keeps the GPU busy."""
     with subprocess.Popen(
         [sys.executable, "-c", BURN], stdout=subprocess.PIPE, text=True
@@ -94,7 +94,7 @@ def burner() -> Iterator[None]:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "burning\n"
-            yield
+            yield process.pid
         finally:
             process.kill()
 
@@ -108,21 +108,10 @@ def on_the_gpu() -> list[int]:
         return [process.pid for process in library.nvmlDeviceGetComputeRunningProcesses(handle)]
 
 
-@pytest.fixture
-def alone() -> Iterator[bool]:
-    """Whether no context of ours, which a launch takes for a stranger, is on the GPU.
-
-    It does no work there, and says so where processes can be told apart.
-    """
-    with signed_in(lock_folder()):
-        yield not torch.cuda.is_initialized() or os.getpid() in on_the_gpu()
-
-
-@pytest.mark.usefixtures("alone")
 def test_a_foreign_process_spoils_a_trials_time_which_is_run_again(tmp_path: Path) -> None:
     """A time without one is not spoilt: see below."""
     write_study(tmp_path, "watched")
-    with burner():
+    with burner() as stranger:
         if not on_the_gpu():
             pytest.skip("NVML names no processes on this machine: nobody can be seen on the GPU")
         finish(start(tmp_path, "watched", trials=1))
@@ -130,27 +119,27 @@ def test_a_foreign_process_spoils_a_trials_time_which_is_run_again(tmp_path: Pat
     a = spoiled.recorded.to_flat()
     print(a["contamination"], a["timings"])
     assert a["contaminated"]
-    assert "other processes on the GPU" in a["contamination"]
+    assert stranger in strangers(a["contamination"])
     # Once more, and that was no better.
     assert [timing["contaminated"] for timing in a["timings"]] == [True, True]
 
 
-def test_the_timed_parts_of_two_launches_on_one_gpu_never_overlap(
-    tmp_path: Path, alone: bool
-) -> None:
+def test_the_timed_parts_of_two_launches_on_one_gpu_never_overlap(tmp_path: Path) -> None:
+    """And neither takes the other for a stranger, whoever else may be there."""
     names = ("left", "right")
     for name in names:
         write_study(tmp_path, name)
     started = [start(tmp_path, name, trials=3) for name in names]
-    for process in started:
-        finish(process)
+    with family_of(*(process.pid for process in started)) as ours:
+        for process in started:
+            finish(process)
     found: list[tuple[float, float, str]] = []
     for name in names:
         for record in records(tmp_path, name):
             a: dict[str, Any] = record.recorded.to_flat()
             runs = a.get("timings") or [a]
             found += [(run["timed_from"], run["timed_until"], name) for run in runs]
-            assert not alone or not a["contaminated"], a["contamination"]
+            assert not ours & strangers(a["contamination"] or "")
     found.sort()
     print([(name, round(until - since, 3)) for since, until, name in found])
     assert len(found) >= 6

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.broken_trainings import check_all, launch_all
 from tests.support.present import present
+
+pytestmark = pytest.mark.slow
 
 
 def test_an_assertion_on_the_device_running_out_of_memory_and_nan_end_one_trial_each(

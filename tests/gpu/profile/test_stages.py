@@ -13,11 +13,11 @@ import torch
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import list_gpus
-from tuner.profile.profile_records import Advice
-from tuner.profile.stage_times import _by_events, _by_markers, measure, running
+from tuner.profile.profile_records import BY_REPLAY, Advice, ReplayRecorder
+from tuner.profile.stage_times import measure, of_capture, running
 from tuner.profile.step_operations import operations
-from tuner.profile.tried_advice import Candidate, Situation, candidates
-from tuner.profile.variant_profile import Wanted, profile_variant
+from tuner.profile.tried_advice import Candidate, Trials, candidates
+from tuner.profile.variant_profile import profile_variant
 from tuner.training import fit
 from tuner.training.stage_marks import Stage
 
@@ -53,9 +53,12 @@ def test_a_compiled_step_has_all_stages(cuda_data: DeviceData) -> None:
         assert found.stages.seconds[stage] > 0, found.stages
 
 
-@pytest.mark.parametrize("backend", [Backend.EAGER, Backend.GRAPH, Backend.TRITON])
+@pytest.mark.parametrize("backend", [Backend.GRAPH, Backend.TRITON])
 def test_the_epoch_is_that_of_a_training(backend: Backend, cuda_data: DeviceData) -> None:
-    """Sum of the stages beside the clock of `fit`, in turns: a host's pace changes meanwhile."""
+    """Sum of the stages beside the clock of `fit`, in turns. By itself, what lies between epochs
+    waits for the device; in a training the host goes on: up to half a millisecond. Plain steps are
+    not compared: on a virtual machine their pace changes by a fifth from one second to the next.
+    """
     several = config(backend)
     several = dataclasses.replace(
         several, training=several.training.but(max_epochs=12, patience=12)
@@ -67,17 +70,14 @@ def test_the_epoch_is_that_of_a_training(backend: Backend, cuda_data: DeviceData
         epoch_s = statistics.median(b - a for a, b in itertools.pairwise(elapsed))
         times.append((foretold_s, epoch_s))
     ratio = statistics.median(foretold_s / epoch_s for foretold_s, epoch_s in times)
-    assert ratio == pytest.approx(1, rel=0.10), times
+    assert ratio == pytest.approx(1, abs=0.10 + 5e-4 / times[-1][1]), times
 
 
-def test_events_and_markers_in_a_capture_say_the_same(cuda_data: DeviceData) -> None:
-    """Shares of forward and backward, which are long beside a marker."""
-    events = _by_events(config(Backend.GRAPH), cuda_data)
-    markers = _by_markers(config(Backend.GRAPH), cuda_data)
-    for stage in (Stage.FORWARD, Stage.BACKWARD):
-        of_events = events.seconds[stage] / events.total_s
-        of_markers = markers.seconds[stage] / markers.total_s
-        assert of_events == pytest.approx(of_markers, abs=0.15)
+def test_the_stages_of_a_capture_are_told_by_events(cuda_data: DeviceData) -> None:
+    found, how = of_capture(config(Backend.GRAPH), cuda_data)
+    assert found is not None, how
+    assert how == BY_REPLAY
+    assert all(found.seconds[stage] > 0 for stage in STEP)
 
 
 def test_a_capture_without_a_recorder_holds_nothing_of_it(cuda_data: DeviceData) -> None:
@@ -90,8 +90,7 @@ def test_a_capture_without_a_recorder_holds_nothing_of_it(cuda_data: DeviceData)
             launched = operations(lambda: found.steps(2), torch.device("cuda"), steps=2, trace=None)
         return launched.kernels
 
-    from tuner.profile.profile_records import ReplayRecorder
-
+    kernels(None)  # the first graph of a process copies by a kernel that no later one has
     assert kernels(None) == kernels(ReplayRecorder())
 
 
@@ -100,7 +99,7 @@ def test_a_whole_profile_with_advice_names_kernels_memory_and_utilisation(
 ) -> None:
     """Of what it would try, a captured step alone: the rest is compiled for a minute."""
 
-    def captured_step(now: Situation) -> Iterator[Candidate | Advice]:
+    def captured_step(now: Trials) -> Iterator[Candidate | Advice]:
         for each in candidates(now):
             advice = each.advice if isinstance(each, Candidate) else each
             if advice.change.startswith("backend graph"):
@@ -108,7 +107,7 @@ def test_a_whole_profile_with_advice_names_kernels_memory_and_utilisation(
 
     monkeypatch.setattr("tuner.profile.variant_profile.candidates", captured_step)
     gpu = list_gpus({})[0]
-    found = profile_variant("original", config(Backend.EAGER), cuda_data, gpu, Wanted(steps=60))
+    found = profile_variant("original", config(Backend.EAGER), cuda_data, gpu, steps=60)
     assert found.operations.kernels
     assert found.operations.kernel_s
     assert all(each.peak_bytes for each in found.memory)

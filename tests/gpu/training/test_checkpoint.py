@@ -55,7 +55,8 @@ def _losses(result: FitResult) -> list[tuple[float, float | None]]:
 @pytest.mark.parametrize(
     ("backend", "model"),
     [
-        *((backend, "original") for backend in Backend if backend is not Backend.AUTO),
+        # What is compiled is captured, and has the state of what is captured.
+        *((backend, "original") for backend in (Backend.EAGER, Backend.GRAPH, Backend.TRITON)),
         (Backend.EAGER, "batchnorm"),
         (Backend.GRAPH, "batchnorm"),
     ],

@@ -13,6 +13,7 @@ import pytest
 from tests.support.paths import REPOSITORY
 from tuner.config import Backend
 
+pytestmark = pytest.mark.slow
 SHORT_OF_MEMORY = """
 import os
 import sys

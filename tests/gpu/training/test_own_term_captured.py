@@ -19,8 +19,9 @@ from tuner import load_data
 from tuner.config import Architecture, Backend, LossTerm, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.training import fit
-from tuner.training.engines.measure import what_auto_means
+from tuner.training.engines.choose import what_auto_means
 
+pytestmark = pytest.mark.slow
 GRAPH, EAGER = Backend.GRAPH, Backend.EAGER
 
 

@@ -8,7 +8,7 @@ from tests.support.small_road import config_of, losses, prepared_road
 from tuner.config import Backend, Precision
 from tuner.data.windows import DeviceData, to_device
 from tuner.models.names import LOOP, social_names
-from tuner.training.engines.measure import what_auto_means
+from tuner.training.engines.choose import what_auto_means
 
 
 @pytest.fixture(scope="module")

@@ -5,19 +5,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.forked_cli import run
-from tests.support.paths import SCRIPTS
-from tests.support.refusals import contents, refused
+from tests.support.refusals import contents
 from tests.support.small_study import STUDY_TOML, write_files
-
-LOSING = str(SCRIPTS / "losing_bench.py")
 
 pytestmark = pytest.mark.usefixtures("one_core")
 
@@ -104,62 +98,6 @@ def test_a_ladder_measures_and_trains_its_rungs(tmp_path: Path) -> None:
     again = run("bench", *words.split()[:-2], *there, folder=tmp_path)
     assert again.code == 2
     assert "results.csv" in again.err
-
-
-def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_path: Path) -> None:
-    interpreter = tmp_path / "python-of-tests"
-    interpreter.write_text(
-        f'#!/bin/sh\nshift 2\nexec {sys.executable} {LOSING} "$@"\n'
-    )  # without `-m tuner`
-    interpreter.chmod(0o755)
-    words = (
-        "bench --task demo --cpu --variants rmsnorm,original --backends eager --against none "
-        "--hidden 8 --rounds 1 --epochs 1 --json"
-    )
-    locks = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, LOSING, *words.split()],
-        cwd=tmp_path,
-        env=locks,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    first, second = (tmp_path / "processes").read_text().splitlines()
-    assert first == words
-    assert second.startswith(f"{words} --carried ")
-    lost, other = json.loads(done.stdout)["results"]
-    assert lost["failure"].startswith(
-        "RuntimeError: CUDA error: an illegal memory access was encountered; it left"
-    )
-    assert (other["failure"], other["rounds"], other["incomplete"]) == ("", 1, "")
-    assert other["command"] == f"tuner {words}"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--cpu", "--gpu", "0"), ("--cpu and --gpu exclude each other",)),
-        (("--cpu", "--hidden", ""), ("--hidden", "'' is no list of whole numbers")),
-        (("--cpu", "--hidden", "64,big"), ("--hidden", "'64,big'", "64,128")),
-        (("--cpu", "--backends", "graph"), ("--backends", "graph needs a CUDA device")),
-        (("--cpu", "--against", "gluonts"), ("unknown library 'gluonts'", "darts, neuralforecast")),
-        (("--cpu", "--rounds", "0"), ("--rounds",)),
-        (("--cpu", "--train", "2"), ("--train is of a ladder; add --ladder",)),
-        (("--cpu", "--ladder", "--batch", "64"), ("--ladder and --batch exclude each other",)),
-        # Said, though it is what is usual.
-        (("--cpu", "--ladder", "--hidden", "64"), ("--ladder and --hidden exclude each other",)),
-        (("--cpu", "--ladder", "--backends", "all"), ("--ladder and --backends exclude",)),
-        (("--cpu", "--ladder", "--variants", "all"), ("--variants", "a ladder is of one variant")),
-        (("--cpu", "--carried", "0"), ("--carried is for the fresh process of a bench",)),
-    ],
-    ids=" ".join,
-)
-def test_misuse_is_one_line_and_writes_nothing(
-    arguments: tuple[str, ...], says: tuple[str, ...], tmp_path: Path
-) -> None:
-    refused("bench", "--task", "demo", *arguments, folder=tmp_path, code=2, says=says)
 
 
 def test_a_bench_without_a_figure_says_why_in_one_line(tmp_path: Path) -> None:

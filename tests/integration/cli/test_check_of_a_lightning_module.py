@@ -46,7 +46,7 @@ def test_what_a_lightning_module_says_of_its_training_is_said_to_be_unused(lit: 
     assert not any("will not be used" in each for each in plain["notices"])
 
 
-def test_a_launch_says_it_at_its_start_and_every_trial_has_it(lit: Path) -> None:
+def test_a_launch_says_it_at_its_start_and_its_trials_have_it(lit: Path) -> None:
     launched = run(
         *(
             "launch",
@@ -68,13 +68,3 @@ def test_a_launch_says_it_at_its_start_and_every_trial_has_it(lit: Path) -> None
     assert "its own training_step and configure_optimizers will not be used" in launched.err
     trial = json.loads(run("trial", "0", "--study", "lit", "--json", folder=lit).out)
     assert "training_step" in json.dumps(trial)
-    (lit / "lit.py").write_text(LIT + "\n# a remark\n", encoding="utf-8")
-    said = run(
-        "launch", "--variant", "lit.py:Lit", "--task", "demo", "--cpu", "--study", "lit", folder=lit
-    )
-    assert said.code == 2
-    assert (
-        "lit.py changed since the study was made. Restore lit.py as it was, or start a new study"
-        in said.error
-    )
-    assert "model_source" not in said.error

@@ -121,29 +121,6 @@ def test_an_exception_in_a_class_of_ones_own_comes_with_its_file_and_line(own: P
     assert f"own.py, line {number}: NameError: name 'undefined_name' is not defined" in said
 
 
-@pytest.mark.parametrize(
-    ("reference", "says"),
-    [
-        (
-            "neuralforecast.models:NLinear",
-            "name it as neuralforecast:NLinear instead",
-        ),
-        (
-            "darts.models:TSMixerModel",
-            "it is a class of darts: tuner takes a torch.nn.Module called as",
-        ),
-    ],
-)
-def test_a_class_of_another_library_is_told_what_is_taken_instead(
-    reference: str, says: str, tmp_path: Path
-) -> None:
-    pytest.importorskip(reference.partition(".")[0])
-    done = run("variants", "--check", reference, folder=tmp_path)
-    assert done.code == 2
-    assert says in done.error
-    assert "docs/own-architecture.md" in done.error
-
-
 def refused_line(folder: Path, name: str, code: int) -> str:
     done = run(*check(folder, name), folder=folder)
     assert done.code == code, done.err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked_cli import run
+from tests.support.forked_cli import run_here as run
 from tests.support.refusals import refused
 
 TASK = """

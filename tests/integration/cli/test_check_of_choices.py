@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked_cli import run
+from tests.support.forked_cli import run_here as run
 from tests.support.open_spaces import NETWORK, NHITS_STUDY, STUDY
 
 TASK = ("--task", "demo")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import strangers_data as strangers
 from tests.support.forked_cli import run
-from tests.support.refusals import refused
 from tests.support.small_csv import TASK, csv_lines
 from tuner.cli import main
 from tuner.devices.watch import Observation, Watch
@@ -83,48 +80,6 @@ def test_a_built_in_task_is_described(tmp_path: Path) -> None:
     done = run("data", "check", "demo", folder=tmp_path)
     assert done.code == 0, done.err
     assert done.out.startswith("demo: 800 rows, frequency h, 2 series")
-
-
-def test_the_targets_are_drawn(small: Path) -> None:
-    done = run("data", "check", "small.toml", "--plot", "look.html", folder=small)
-    assert done.code == 0, done.err
-    page = (small / "look.html").read_text(encoding="utf-8")
-    assert all(f'"text":"{name}"' in page for name in ("a", "b", "validation", "test"))
-
-
-def test_a_picture_that_cannot_be_drawn_takes_nothing_from_the_check(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(small)
-    monkeypatch.setitem(sys.modules, "kaleido", None)
-    (small / "taken").write_text("", encoding="utf-8")
-    for name, says in (
-        ("look.png", "tuner: pictures need kaleido: pip install 'tuner[notebooks]'"),
-        ("taken/look.html", "tuner: error: cannot write taken/look.html: "),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(["data", "check", "small.toml", "--json", "--plot", name])
-        assert ended.value.code == 1
-        shown = capsys.readouterr()
-        assert json.loads(shown.out)["task"] == "small"
-        assert says in shown.err
-        assert shown.err.count("tuner: ") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("small.toml", "--plot", "look.txt"), 2, "a figure is written as .png"),
-        (("small.toml", "--plot", "small.csv"), 2, "a figure is written as .png"),
-        (("nosuch.toml",), 2, "nosuch.toml: no such file"),
-        (("nosuch",), 2, "unknown task 'nosuch'"),
-        (("nosuch.csv",), 1, "nosuch.csv: cannot be read"),
-    ],
-)
-def test_what_cannot_be_checked_is_refused(
-    small: Path, arguments: tuple[str, ...], code: int, says: str
-) -> None:
-    refused("data", "check", *arguments, folder=small, code=code, says=(says,))
 
 
 def test_a_launch_says_what_was_made_up(small: Path) -> None:

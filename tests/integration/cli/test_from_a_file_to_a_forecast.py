@@ -13,21 +13,15 @@ from tests.support import strangers_data
 from tests.support.forked_cli import run
 
 
-def rates(folder: Path) -> Path:
-    return strangers_data.headerless_daily(folder, rows=600)
-
-
 @pytest.mark.parametrize(
     ("made", "step"),
     [
-        (rates, 600),
-        (strangers_data.with_holidays_left_out, None),
         (strangers_data.long_with_twenty_series, "2023-10-28"),
         (strangers_data.german, "2024-02-07 12:00:00"),
     ],
 )
 def test_four_commands_lead_to_forecasts_that_do_not_cross(
-    made: Callable[[Path], Path], step: int | str | None, tmp_path: Path
+    made: Callable[[Path], Path], step: str, tmp_path: Path
 ) -> None:
     file = made(tmp_path)
     task = f"{file.stem}.toml"
@@ -54,6 +48,5 @@ def test_four_commands_lead_to_forecasts_that_do_not_cross(
     assert (np.diff(found[levels].to_numpy(), axis=1) >= 0).all()
     rows = found.groupby(["column", found.columns[0]]).size()
     assert rows.min() == rows.max(), "all steps of each series and column"
-    if step is not None:
-        assert str(found.iloc[0, 1]) == str(step), "it follows the last row of the file"
+    assert str(found.iloc[0, 1]) == step, "it follows the last row of the file"
     assert "plotly" in (tmp_path / "fan.html").read_text(encoding="utf-8").lower()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked_cli import Done, run
+from tests.support.forked_cli import Done
+from tests.support.forked_cli import run_here as run
 from tests.support.paths import REPOSITORY
 from tests.support.small_disk import fill
 

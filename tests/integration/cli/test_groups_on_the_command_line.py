@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked_cli import Done, run
+from tests.support.forked_cli import Done
+from tests.support.forked_cli import run_here as run
 from tests.support.recorded_studies import record_group
 from tuner.export.train import read_recipe
 from tuner.spec.study_file import studies_folder

@@ -32,31 +32,22 @@ from tuner.study.transfer import restore
 from tuner.verdict.verification_plan import plan_verification
 
 PRINTABLE = (
-    "exp [/v2]",
-    "[bold red]a[/bold red]",
-    ":smile: study",
-    "<img src=x onerror=alert(1)>",
-    "<b>bold</b><br></script><script>alert(1)</script>",
-    '<a href="javascript:alert(1)">x</a>',
+    "exp [/v2] :smile: [bold red]a[/bold red]",
     "x.json",
-    "../x",
-    'it\'s "quoted" \\',
-    "$(touch owned)",
-    "`touch owned`; touch owned",
-    "| a | *b* | ![i](http://h/i.png) |",
+    'it\'s "quoted" \\ $(touch owned) `touch owned`; touch owned',
+    "<img src=x onerror=alert(1)></script>",
+    "| a | *b* | ![i](http://h/i.png) {0} %s %(x)s %{x}",
     "-rf",
     "=1+cmd|' /C calc'!A0",
-    "{0} %s %(x)s %{x}",
-    "study:x",
     "group:x",
     "日本語",
 )
+"""Each holds what has a meaning somewhere: to rich, to HTML, to a shell, to Markdown, to a format,
+to a spreadsheet, to our own flags. A name more costs every command that is tried here."""
 UNPRINTABLE = (
-    "\x1b[2J\x1b]0;owned\x07",
-    "\x9b31m red",
-    "abc\u202egnp.exe",
+    "\x1b[2J\x1b]0;owned\x07 \x9b31m",
+    "red del\x7f abc\u202egnp.exe",
     "two\nlines\tand a tab",
-    "del\x7f \u2028 \u200b",
 )
 LONG = "n" * 480 + "-end"
 NAMES = (*PRINTABLE, *UNPRINTABLE, LONG)
@@ -123,7 +114,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     database.close()
     with sqlite3.connect(path) as connection:
         connection.execute(
-            "UPDATE tuner_studies SET device_model = ? WHERE study_id > 5", (ATTACK,)
+            "UPDATE tuner_studies SET device_model = ? WHERE study_id > 3", (ATTACK,)
         )
     connection.close()
     return url
@@ -180,7 +171,8 @@ def test_the_best_of_every_study_is_printed_in_every_form(hostile: Hostile) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_figure_takes_names_for_text(kind: str, hostile: Hostile, tmp_path: Path) -> None:
-    hostile.reads("plot", kind, "--output", "all.html")
+    studies = f"--study={NAMES[3]},{UNPRINTABLE[0]}"
+    hostile.reads("plot", kind, studies, "--output", "all.html")
     page = (tmp_path / "all.html").read_text(encoding="utf-8")
     drawn = page[page.rindex("Plotly.newPlot(") :]
     drawn = re.sub(r'"legendgroup":"(?:[^"\\]|\\.)*"', "", drawn)
@@ -237,7 +229,7 @@ def test_the_dashboard_s_notes_and_figures_have_no_tags(hostile: Hostile) -> Non
     database = open_database(parse_url(hostile.url), create=False)
     files = StudyFiles()
     additions = Additions(database, optuna.storages.get_storage(database.optuna), files)
-    for name in (NAMES[0], NAMES[4], LONG):
+    for name in (NAMES[0], NAMES[3], LONG):
         made = additions(open_study(database, name).study_id)
         note = made["dashboard:note_str:0"]
         assert "<" not in note
@@ -247,10 +239,11 @@ def test_the_dashboard_s_notes_and_figures_have_no_tags(hostile: Hostile) -> Non
         figures = "".join(
             text for key, text in made.items() if key.startswith("dashboard:plot_data:")
         )
-        assert "&lt;img" in figures
         assert "<img" not in figures
         (trials,) = (key for key, text in made.items() if "trials.csv" in str(text))
-        table = files.open_reader(trials.removeprefix("artifacts:")).read().decode()
+        announced = files.find(trials.removeprefix("artifacts:"))
+        assert announced is not None
+        table = announced.content()
         assert formulas(table) == {"'=own", "'@own"}
     database.close()
 

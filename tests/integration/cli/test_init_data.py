@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
-import random
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.support import strangers_data as strangers
-from tests.support.forked_cli import given, run
+from tests.support.forked_cli import given
+from tests.support.forked_cli import run_here as run
 from tests.support.refusals import contents, refused
 from tuner.data.task import load_task
 
@@ -37,11 +34,6 @@ def test_it_writes_a_task_and_ends_with_the_next_commands(tmp_path: Path) -> Non
     ]
     assert load_task(str(tmp_path / "rates.toml")).name == "rates"
     assert sorted(contents(tmp_path)) == ["rates.csv", "rates.toml"]
-
-
-def test_a_task_is_proposed_for_one_file_of_many(tmp_path: Path) -> None:
-    says = "runs/*/series.csv names many files, and a task is proposed for one; name one of them"
-    refused("init", "data", "runs/*/series.csv", folder=tmp_path, code=2, says=(says,))
 
 
 def test_without_a_terminal_it_asks_nothing(tmp_path: Path) -> None:
@@ -128,156 +120,3 @@ def test_it_replaces_no_file_unless_told(tmp_path: Path) -> None:
     )  # fmt: skip
     assert run("init", "data", "meter.csv", "--yes", "--force", folder=tmp_path).code == 0
     assert load_task(str(tmp_path / "meter.toml")).name == "meter"
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"\n \n")
-
-
-def only_text(path: Path) -> None:
-    path.write_text("mood\n" + "good\nbad\n" * 200, encoding="utf-8")
-
-
-def too_few_rows(path: Path) -> None:
-    path.write_text("ds,y\n2024-01-01,1\n2024-01-02,2\n2024-01-03,1\n", encoding="utf-8")
-
-
-def repeated_times(path: Path) -> None:
-    lines = [f"2024-01-{1 + i // 2:02d},{i * 7 % 11}" for i in range(60)]
-    path.write_text("\n".join(["ds,y", *lines]), encoding="utf-8")
-
-
-def undated(path: Path) -> None:
-    path.write_text("y\n" + "".join(f"{i * 7 % 11}.5\n" for i in range(1000)), encoding="utf-8")
-
-
-def regular(path: Path) -> None:
-    lines = [f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00:00,{i * 7 % 11}" for i in range(600)]
-    path.write_text("\n".join(["ds,y", *lines]), encoding="utf-8")
-
-
-def picture(path: Path) -> None:
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(200))
-
-
-def garbage(path: Path) -> None:
-    path.write_bytes(random.Random(0).randbytes(10_000_000))
-
-
-def one_long_line(path: Path) -> None:
-    path.write_bytes(b"ab12" * 2_500_000)
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
-
-
-def ragged(path: Path) -> None:
-    path.write_text("a,b\n" + "1,2\n2,4\n" * 50 + "1,2,3\n", encoding="utf-8")
-
-
-def short_parquet(path: Path) -> None:
-    path.write_bytes(b"PAR1" + bytes(40))
-
-
-def nothing(_: Path) -> None:
-    pass
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (empty, ("the file is empty; a header row and data rows are expected",)),
-        (only_text, ("has no column of numbers to forecast (mood: not numbers)",)),
-        (too_few_rows, ("has 3 rows", "give more rows")),
-        (repeated_times, ("row 3, column 'ds': duplicate timestamp", "set id_column")),
-        (picture, ("is a PNG picture, whatever its name; give a CSV or a Parquet file",)),
-        (garbage, ("holds bytes that no text has; give a CSV or a Parquet file",)),
-        (one_long_line, ("cannot be cut into columns",)),
-        (folder, ("is a folder; name a CSV or a Parquet file in it",)),
-        (ragged, ("row 102: the row has 3 cells, the header has 2",)),
-        (short_parquet, ("cannot be read as Parquet",)),
-        (nothing, ("cannot be read (No such file or directory)",)),
-    ],
-)
-def test_a_file_that_is_no_data_is_refused_in_a_line(
-    tmp_path: Path, make: Callable[[Path], None], says: tuple[str, ...]
-) -> None:
-    make(tmp_path / "x.csv")
-    for command in (("init", "data"), ("data", "check")):
-        refused(*command, "x.csv", folder=tmp_path, code=1, says=("x.csv", *says))
-
-
-def test_what_the_reader_of_the_task_refuses_is_not_written(tmp_path: Path) -> None:
-    strangers.parquet(tmp_path)
-    refused(
-        "init", "data", "rows.parquet", "--horizon", "800", folder=tmp_path, code=1,
-        says=("every split must hold a window", "a smaller input_size or horizon"),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("--targets", "nosuch"), 2, "unknown column of --targets 'nosuch'"),
-        (("--targets", ","), 2, "--targets: names no column"),
-        (("--targets", "weather"), 1, "column 'weather' of rows.parquet is not all numbers"),
-        (("--time-column", "nosuch"), 1, "has no column 'nosuch'; there are"),
-        (("--id-column", "nosuch"), 1, "has no column 'nosuch'; there are"),
-        (("--frequency", "often"), 2, "--frequency: 'often' is no pandas frequency"),
-        (("--output", "task.txt"), 2, "a task file is named .toml"),
-        (("--output", "no/task.toml"), 2, "there is no folder no"),
-    ],
-)
-def test_an_option_that_cannot_be_is_named(
-    tmp_path: Path, arguments: tuple[str, ...], code: int, says: str
-) -> None:
-    strangers.parquet(tmp_path)
-    refused("init", "data", "rows.parquet", *arguments, folder=tmp_path, code=code, says=(says,))
-
-
-@pytest.mark.parametrize(
-    ("make", "arguments", "says"),
-    [
-        (repeated_times, (), "set id_column with '{}--id-column NAME'"),
-        (
-            undated,
-            ("--frequency", "1000YS"),
-            "set a shorter frequency with '{}--frequency min'",
-        ),
-        (
-            regular,
-            ("--horizon", "800"),
-            "a smaller input_size or horizon with '{}--input-size N --horizon N'",
-        ),
-    ],
-)
-def test_what_the_reader_of_a_task_would_have_in_its_file_is_said_as_options(
-    tmp_path: Path, make: Callable[[Path], None], arguments: tuple[str, ...], says: str
-) -> None:
-    make(tmp_path / "x.csv")
-    said = refused(
-        "init", "data", "x.csv", *arguments, folder=tmp_path, code=1, says=(says.format(""),)
-    )
-    assert "[source]" not in said
-    assert "task file" not in said
-    if not arguments:  # which 'data check' has not
-        says = says.format("tuner init data x.csv ")
-        refused("data", "check", "x.csv", folder=tmp_path, code=1, says=(says,))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--targets", "y,y"), "--targets: 'y' is named twice; name each column once"),
-        (("--targets", "y,ds"), "--targets: 'ds' is named twice; name each column once"),
-        (("--input-size", "1000001"), "'--input-size'"),
-        (("--horizon", "1000001"), "'--horizon'"),
-    ],
-)
-def test_an_option_is_refused_by_its_name_not_by_a_line_of_a_file_that_is_not_there(
-    tmp_path: Path, arguments: tuple[str, ...], says: str
-) -> None:
-    regular(tmp_path / "x.csv")
-    said = refused("init", "data", "x.csv", *arguments, folder=tmp_path, code=2, says=(says,))
-    assert "x.toml" not in said

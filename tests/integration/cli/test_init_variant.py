@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.documentation import blocks, documented_commands
-from tests.support.forked_cli import run
-from tests.support.refusals import contents, refused
+from tests.support.forked_cli import run_here as run
+from tests.support.refusals import refused
 from tests.support.small_study import TASK_TOML
 from tuner.spec.study_file import StudyFile, load_study_file
 
@@ -168,26 +168,6 @@ def test_a_file_that_is_there_is_replaced_only_by_force(folder: Path) -> None:
     assert read(folder / "small.toml").name == "small"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("nets.py:Smal",), "unknown class in nets.py 'Smal' (did you mean 'Small'?)"),
-        (("nets.py:NoModule",), "NoModule is not a subclass of torch.nn.Module"),
-        (("none.py:Small",), "none.py: no such file"),
-        (("Small",), "'Small' is no import string"),
-        (("nets.py:Small", "--output", "no/x.toml"), "no/x.toml: there is no folder no"),
-        (("nets.py:Small", "--output", "x.txt"), "x.txt: a study file is named .toml"),
-        (("nets.py:Refusing",), "Refusing: building it failed: nets.py, line "),
-    ],
-)
-def test_what_cannot_be_written_is_one_line_and_leaves_nothing(
-    arguments: tuple[str, ...], says: str, folder: Path
-) -> None:
-    before = contents(folder)
-    refused("init", "variant", *arguments, folder=folder, code=2, says=(says,))
-    assert contents(folder) == before
-
-
 def test_a_module_written_for_darts_gets_a_study_of_its_own(folder: Path) -> None:
     done = run("init", "variant", "nets.py:ForDarts", folder=folder)
     assert done.code == 0, done.err
@@ -204,10 +184,10 @@ def test_a_module_written_for_darts_gets_a_study_of_its_own(folder: Path) -> Non
 
 
 def test_the_documented_beginning_is_what_the_command_does(tmp_path: Path) -> None:
-    shown = [each for each in blocks("python", "toml") if "own-architecture" in each.document]
+    shown = [each for each in blocks("python", "toml") if "own-model" in each.document]
     (network,) = (each.text for each in shown if each.text.startswith("# last_value_mlp.py"))
     (tmp_path / "last_value_mlp.py").write_text(network, encoding="utf-8")
-    mine = [each.arguments for each in documented_commands() if "own-arch" in each.document]
+    mine = [each.arguments for each in documented_commands() if "own-model" in each.document]
     (command,) = (each for each in mine if each[:2] == ("init", "variant"))
     done = run(*command, folder=tmp_path)
     assert done.code == 0, done.err

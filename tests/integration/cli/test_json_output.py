@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from optuna.trial import TrialState
 from tests.support.forked_cli import Done, run
 from tests.support.json_schemas import BEST, DOCTOR, ERROR, LAUNCH, STATUS, VARIANTS
 from tests.support.recorded_studies import RecordedDatabase
-from tests.support.small_study import TASK, definition, write_files, write_paced
+from tests.support.small_study import TASK, definition, write_files
 from tuner.record import Recorded
 from tuner.spec.study_file import builtin_variants
 from tuner.storage.database import open_database
@@ -126,62 +125,6 @@ def test_best_of_a_finished_study(copied: Path, recorded_database: RecordedDatab
     assert run(*arguments, "--format", "json", folder=copied) == done
 
 
-ERRORS: dict[str, tuple[Sequence[str], int, str]] = {
-    "best, nothing yet": (("best", "--variant", "rmsnorm"), 1, "there is no database"),
-    "best, unknown variant": (("best", "--variant", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
-    "best, two formats": (
-        ("best", "--variant", "rmsnorm", "--format", "toml"),
-        2,
-        "exclude each other",
-    ),
-    "status, no URL": (("status", "--storage", "nonsense"), 2, "not a database URL"),
-    "status, unreachable": (
-        ("status", "--storage", "postgresql://ann@127.0.0.1:1/x"),
-        1,
-        "refused",
-    ),
-    "status, watched": (("status", "--watch"), 2, "--watch and --json exclude each other"),
-    "doctor, no URL": (("doctor", "--storage", "nonsense"), 2, "not a database URL"),
-    "variants, unknown": (("variants", "--check", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
-    "variants, unknown flag": (("variants", "--chek", "rmsnorm"), 2, "--check"),
-    "launch, unknown variant": (("launch", "--variant", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
-    "launch, no trials": (("launch", "--variant", "rmsnorm", "--trials", "0"), 2, "--trials"),
-    "launch, no data": (
-        ("launch", "--variant", "rmsnorm", "--cpu", "--data-dir", "."),
-        1,
-        "ETTh1.csv",
-    ),
-    "unknown command": (("lanch",), 2, "'launch'"),
-}
-
-
-@pytest.mark.parametrize("mistake", ERRORS)
-def test_an_error_is_a_document_too(mistake: str, tmp_path: Path) -> None:
-    arguments, code, words = ERRORS[mistake]
-    assert words in failed(run(*arguments, "--json", folder=tmp_path), code)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_best_of_a_study_without_finished_trials_is_an_error(begun: Path) -> None:
-    done = run("best", "--variant", "rmsnorm", "--task", "demo", "--json", folder=begun)
-    assert "no finished trial" in failed(done, 1)
-
-
-def test_best_beyond_its_bounds_is_an_error(copied: Path) -> None:
-    done = run(
-        *("best", "--variant", "rmsnorm", "--task", "demo", "--pick", "knee", "--max-time", "0"),
-        "--json",
-        folder=copied,
-    )
-    assert "the nearest is trial" in failed(done, 1)
-
-
-def test_an_unknown_study_is_an_error(copied: Path) -> None:
-    assert "did you mean" in failed(
-        run("status", "--study", "demo-rmsnrm", "--json", folder=copied), 2
-    )
-
-
 def test_doctor_says_what_it_found(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     empty = tmp_path_factory.mktemp("empty")
     done = run("doctor", "--json", folder=empty)
@@ -211,70 +154,18 @@ def test_variants_are_listed(tmp_path: Path) -> None:
 
 
 def test_launch_in_every_state(tmp_path: Path) -> None:
-    """Stopped before anything finished, then filled, then nothing left to do; what is not said
-    again stays."""
+    """Stopped before anything finished, then with nothing but a failure; another one filled, and
+    left with nothing to do."""
     study, task = write_files(tmp_path)
-    arguments: tuple[str, ...] = (
-        "launch",
-        "--cpu",
-        "--variant",
-        study.name,
-        "--task",
-        task.name,
-        "--max-epochs",
-        "1",
-        "--json",
-    )
-    policy = ("--no-prune", "--max-time", "500", "--sampler", "random")
-    slow = write_paced(tmp_path)
-    slow.write_text("0.1", encoding="utf-8")
-    done = run(*arguments, *policy, "--trials", "1", "--timeout", "0.1s", folder=tmp_path)
-    slow.unlink()
+    arguments = ("launch", "--cpu", "--variant", study.name, "--task", task.name, "--trials", "1")
+    endless = (*arguments, "--max-epochs", "100000", "--json")
+    done = run(*endless, "--timeout", "0.1s", folder=tmp_path)
     assert done.code == 0, done.err
     stopped = document(done, LAUNCH)
     assert stopped["outcome"] == "timed_out"
     assert stopped["studies"][0]["front"] == []
     assert stopped["studies"][0]["changed"] == {}
-    done = run(*arguments, "--trials", "1", folder=tmp_path)
-    assert done.code == 0, done.err
-    filled = document(done, LAUNCH)
-    assert filled["outcome"] == "filled"
-    assert filled["studies"][0]["trials"]["complete"] == 1
-    assert "tuner: tiny-small keeps --sampler random --no-prune --max-time 500\n" in done.err
-    arguments = tuple(word for word in arguments if word not in {"--max-epochs", "1"})
-    done = run(*arguments, "--max-time", "none", "--prune", folder=tmp_path)
-    assert done.code == 0, done.err
-    assert (
-        "tuner: tiny-small changes from --no-prune to --prune, from --max-time 500 to --max-time "
-        "none\n" in done.err
-    )
-    assert "tuner: tiny-small keeps --max-epochs 1 --sampler random\n" in done.err
-    assert "nothing to do: tiny-small holds 1 of 1 finished trials" in done.err
-    (again,) = document(done, LAUNCH)["studies"]
-    assert again["front"] == filled["studies"][0]["front"]
-    assert (again["policy"]["sampler"], again["policy"]["prune"]) == ("random", True)
-    assert again["changed"] == {
-        "prune": {"from": False, "to": True},
-        "max_time_s": {"from": 500.0, "to": None},
-    }
 
-
-def test_a_launch_whose_every_trial_failed_prints_the_error_alone(tmp_path: Path) -> None:
-    study, task = write_files(tmp_path)
-    arguments: tuple[str, ...] = (
-        "launch",
-        "--cpu",
-        "--variant",
-        study.name,
-        "--task",
-        task.name,
-        "--trials",
-        "1",
-        "--max-epochs",
-        "100000",
-        "--json",
-    )
-    assert run(*arguments, "--timeout", "0.1s", folder=tmp_path).code == 0
     database = open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db"))
     opened = open_study(database, "tiny-small")
     claim = opened.ledger.claim("somewhere-1")
@@ -284,5 +175,24 @@ def test_a_launch_whose_every_trial_failed_prints_the_error_alone(tmp_path: Path
         claim, TrialResult(TrialState.FAIL, None, Recorded(failure="the loss became nan"))
     )
     database.close()
-    message = failed(run(*arguments, folder=tmp_path), 1)
+    message = failed(run(*endless, folder=tmp_path), 1)
     assert message == "every trial of tiny-small failed, the first with: the loss became nan"
+
+    quick = (*arguments, "--study", "quick", "--json")
+    policy = ("--max-epochs", "1", "--no-prune", "--max-time", "500", "--sampler", "random")
+    done = run(*quick, *policy, folder=tmp_path)
+    assert done.code == 0, done.err
+    filled = document(done, LAUNCH)
+    assert filled["outcome"] == "filled"
+    assert filled["studies"][0]["trials"]["complete"] == 1
+    done = run(*quick, "--max-time", "none", "--prune", folder=tmp_path)
+    assert done.code == 0, done.err
+    assert "tuner: quick keeps --max-epochs 1 --sampler random\n" in done.err
+    assert "nothing to do: quick holds 1 of 1 finished trials" in done.err
+    (again,) = document(done, LAUNCH)["studies"]
+    assert again["front"] == filled["studies"][0]["front"]
+    assert (again["policy"]["sampler"], again["policy"]["prune"]) == ("random", True)
+    assert again["changed"] == {
+        "prune": {"from": False, "to": True},
+        "max_time_s": {"from": 500.0, "to": None},
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.support.forked_cli import python_path, run
-from tests.support.refusals import refused
+from tests.support.forked_cli import python_path
+from tests.support.forked_cli import run_here as run
 from tests.support.small_models import save_untrained, table, task_of
 from tuner import forecast_figure, load_model
 from tuner.errors import DataError, UsageError
@@ -41,34 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_untrained(folder / "model.safetensors", frame.dropna(), task)
     frame.to_csv(folder / "recent.csv", index=False)
     frame.to_parquet(folder / "recent.parquet", index=False)
-    wrong = {
-        "short": frame[frame.groupby("site").cumcount() >= ROWS - 20],
-        "halfhours": frame.assign(ds=np.tile(pd.date_range("2024", periods=206, freq="30min"), 2)),
-        "stranger": frame.replace("south", "soth"),
-        "columnless": frame.drop(columns="heat"),
-        "priceless": frame.drop(columns="price"),
-        "unknown": frame.dropna(),
-        "infinite": frame.assign(price=frame["price"].mask(frame.index == ROWS + 2, np.inf)),
-        "late": frame.assign(
-            ds=frame["ds"].mask(frame.index == ROWS + 1, pd.Timestamp("2025-01-01"))
-        ),
-    }
-    for name, bent in wrong.items():
-        bent.to_csv(folder / f"{name}.csv", index=False)
     frame.to_csv(folder / "semicolons.csv", index=False, sep=";", decimal=",")
-    (folder / "mine.csv").write_text("my,own,table\n", encoding="utf-8")
-    (folder / "mine.html").write_text("my own page\n", encoding="utf-8")
-    (folder / "notes.txt").write_text("no model\n", encoding="utf-8")
-    (folder / "notes.json").write_text("{}", encoding="utf-8")
-    (folder / "broken.safetensors").write_bytes(b"no weights")
-    (folder / "broken.json").write_bytes((folder / "model.json").read_bytes())
-    card = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-    card["architecture"] = {"model": f"{folder}/evil.py:Evil", "settings": {}}
-    (folder / "evil.py").write_text(
-        f"open({str(folder / 'ran')!r}, 'w')\nclass Evil: ...\n", encoding="utf-8"
-    )
-    (folder / "foreign.json").write_text(json.dumps(card), encoding="utf-8")
-    (folder / "foreign.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     return folder
 
 
@@ -186,62 +158,6 @@ def test_a_name_that_no_file_can_have_is_refused() -> None:
 
 
 MODEL = "model.safetensors"
-REFUSED: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
-    "no model": (("none.safetensors", "recent.csv"), 2, ("no such file", "tuner train")),
-    "a text": (("notes.txt", "recent.csv"), 1, ("notes.json: is no model card",)),
-    "damaged weights": (("broken.safetensors", "recent.csv"), 1, ("is not the file that",)),
-    "a card": (("model.json", "recent.csv"), 2, ("where a card lies", MODEL)),
-    "a class nobody trusts": (
-        ("foreign.safetensors", "recent.csv"),
-        2,
-        ("evil.py:Evil", "whose code would run here", "say --trust"),
-    ),
-    "no data": ((MODEL, "none.csv"), 2, ("none.csv: no such file",)),
-    "another kind of data": ((MODEL, "recent.xlsx"), 2, (".csv or .parquet",)),
-    "too short": ((MODEL, "short.csv"), 1, ("'north' has 20 rows", "the network sees 24")),
-    "another frequency": ((MODEL, "halfhours.csv"), 1, ("00:30:00 apart", "frequency 'h'")),
-    "an unknown series": ((MODEL, "stranger.csv"), 2, ("'soth'", "did you mean 'south'")),
-    "a missing column": ((MODEL, "columnless.csv"), 1, ("no column 'heat'",)),
-    "a missing covariate": ((MODEL, "priceless.csv"), 1, ("no column 'price'",)),
-    "no rows ahead": ((MODEL, "unknown.csv"), 1, ("'price' must be known for the 6 times",)),
-    "an infinite covariate": ((MODEL, "infinite.csv"), 1, ("'price' has no finite number at",)),
-    "covariates of another time": (
-        (MODEL, "late.csv"),
-        1,
-        ("future covariates must be those of 2024-01-09 09:00:00", "2025-01-01"),
-    ),
-    "semicolons": ((MODEL, "semicolons.csv"), 1, ("separated by ';'", "--separator")),
-    "a long separator": ((MODEL, "recent.csv", "--separator", "ab"), 2, ("one character",)),
-    "another decimal": ((MODEL, "recent.csv", "--decimal", ";"), 2, ("--decimal ';'",)),
-    "a file of mine": (
-        (MODEL, "recent.csv", "--output", "mine.csv"),
-        2,
-        ("mine.csv: is there already", "--force"),
-    ),
-    "a page of mine": ((MODEL, "recent.csv", "--plot", "mine.html"), 2, ("mine.html: is there",)),
-    "its own data": ((MODEL, "recent.csv", "--output", "recent.csv"), 2, ("is there already",)),
-    "another output": ((MODEL, "recent.csv", "--output", "f.xlsx"), 2, (".csv or .parquet",)),
-    "another figure": ((MODEL, "recent.csv", "--plot", "f.gif"), 2, (".png, .svg",)),
-    "no time": ((MODEL, "recent.csv", "--from", "soon"), 2, ("'soon' is no time",)),
-    "a time without rows": (
-        (MODEL, "recent.csv", "--from", "2025-01-01"),
-        2,
-        ("cannot be forecast from 2025-01-01", f"begin at {START}"),
-    ),
-    "another name of a series": (
-        (MODEL, "recent.csv", "--series", "nrth"),
-        2,
-        ("'nrth'", "'north'"),
-    ),
-    "another column": ((MODEL, "recent.csv", "--column", "price"), 2, ("target column 'price'",)),
-}
-
-
-@pytest.mark.parametrize("mistake", REFUSED)
-def test_a_mistake_is_one_line_and_writes_nothing(mistake: str, folder: Path) -> None:
-    words, code, says = REFUSED[mistake]
-    refused("predict", *words, folder=folder, code=code, says=says)
-    assert not (folder / "ran").exists()
 
 
 def test_a_wrong_name_is_refused_before_torch_is_imported(folder: Path) -> None:
@@ -259,16 +175,3 @@ def test_a_wrong_name_is_refused_before_torch_is_imported(folder: Path) -> None:
         check=False,
     )
     assert done.stdout.strip() == "False", done.stderr
-
-
-def test_the_same_figure_is_one_of_tuner_plot(folder: Path, tmp_path: Path) -> None:
-    given = ("--model", "model.safetensors", "--data", "recent.csv")
-    done = run("plot", "forecast", *given, "--output", str(tmp_path / "f.html"), folder=folder)
-    assert done.code == 0, done.err
-    assert "Plotly" in (tmp_path / "f.html").read_text(encoding="utf-8")
-    out = ("--output", str(tmp_path / "g.html"))
-    for words, says in (
-        (("plot", "forecast", *given[:2], *out), "takes --model MODEL.safetensors and --data DATA"),
-        (("plot", "front", *given, *out), "belong to 'tuner plot forecast', not to front"),
-    ):
-        assert says in refused(*words, folder=folder, code=2, says=())

@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.forked_cli import run
 from tests.support.paths import REPOSITORY
-from tests.support.refusals import refused
 from tuner.cli.replace import is_profile_page, is_trace
 
 STUDIES = REPOSITORY / "studies"
@@ -30,28 +29,6 @@ def test_a_variant_is_profiled_into_a_document_a_page_and_a_trace(tmp_path: Path
     assert "<svg" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert is_profile_page(tmp_path / "page.html")  # and may be written again
     assert is_trace(tmp_path / "trace.json")
-
-
-def test_what_cannot_be_profiled_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "mine.html").write_text("mine", encoding="utf-8")
-    original = (*TINY, "--variant", "original")
-    script = ("profile", "--python", "mine.html")
-    for arguments, words in (
-        (TINY, ("--variant", "--python")),
-        ((*original, "--set", "hidden_sise=8"), ("hidden_sise", "did you mean 'hidden_size'")),
-        ((*original, "--set", "hidden_size=8.5"), ("hidden_size", "8.5", "whole number")),
-        ((*original, "--set", "dropout"), ("--set", "NAME=VALUE")),
-        ((*original, "--set", "batch_size=8", "--batch", "16"), ("batch_size", "twice", "--batch")),
-        ((*original, "--set", "dropout=0", "--set", "dropout=0"), ("dropout is given twice",)),
-        ((*original, "--html", "mine.html"), ("mine.html", "--force")),
-        ((*original, "--precision", "tf32"), ("tf32", "fp32")),
-        (("profile", "--python", "not_there.py"), ("--python", "not_there.py")),
-        ((*script, "--batch", "3"), ("--batch", "variant")),
-        ((*script, "--precision", "bf16"), ("--precision", "variant")),
-        ((*script, "--task", "demo"), ("--task", "variant", "its own arguments")),
-        ((*original, "--html", "one", "--trace", "./one"), ("both name one", "two files")),
-    ):
-        refused(*arguments, folder=tmp_path, code=2, says=words)
 
 
 def own(folder: Path, body: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.small_estimates import ROOM, SIZES, Small
+from tests.support.small_estimates import SIZES, Small
 from tests.support.small_study import TASK_TOML
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -15,8 +15,8 @@ from tuner.devices import CpuCores
 from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
 from tuner.estimate.size_costs import SizeCosts
 from tuner.launch.plan import definition_of
+from tuner.spec.policy import StudySettings
 from tuner.spec.study_file import load_study_file
-from tuner.spec.study_settings import StudySettings
 
 
 @pytest.fixture(scope="package")
@@ -33,9 +33,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
 @pytest.fixture(scope="package")
 def process(small: Small) -> Iterator[MeasuringProcess]:
     device = CpuCores((min(os.sched_getaffinity(0)),))
-    subject = Subject(
-        definition=small.definition, task=small.task, data_dir=None, device=device, most_bytes=ROOM
-    )
+    subject = Subject(definition=small.definition, task=small.task, data_dir=None, device=device)
     with MeasuringProcess(subject) as found:
         yield found
 

@@ -249,4 +249,3 @@ def test_files_may_be_paths() -> None:
     assert load_best(storage=file, against=other) == load_best(
         storage=str(file), against=str(other)
     )
-    assert load_best(storage=file, against=other) != load_best(storage=file)

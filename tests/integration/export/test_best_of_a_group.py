@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.drawn_verifications import verify_all
 from tests.support.recorded_studies import record_group
+from tuner.config import Choice
 from tuner.errors import TunerError, UsageError
 from tuner.export import load_best
 from tuner.export.script_text import headline
@@ -19,7 +20,7 @@ from tuner.study.open import open_study
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.verdict.picks import picks_of
-from tuner.verdict.runs_model import LEAST_TRIALS, Choice
+from tuner.verdict.runs_model import LEAST_TRIALS
 from tuner.verdict.verification_plan import plan_verification
 
 SEARCHES = 3

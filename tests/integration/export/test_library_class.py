@@ -85,7 +85,7 @@ def test_a_saved_model_is_read_again(
     mixer: BestConfig, trained: tuple[Trained, ...], tmp_path: Path
 ) -> None:
     prepared = prepare(load_task("demo"))
-    save_trained(tmp_path / "model.safetensors", Recipe.of(mixer), prepared, trained, "CPU")
+    save_trained(tmp_path / "model.safetensors", Recipe.of(mixer), prepared, trained, "CPU", {})
     saved = load_model(tmp_path / "model.safetensors")
     model: Any = trained[0].result.model
     assert_same_weights(model, saved.model)

@@ -23,7 +23,7 @@ from tuner.data.task import demo_task
 from tuner.errors import DataError, UsageError
 from tuner.export import load_best
 from tuner.training import fit
-from tuner.training.forecast_quality import forecast_quality
+from tuner.training.evaluate import forecast_quality
 
 EPOCHS = 2
 STUDY = ("--variant", "rmsnorm", "--task", "demo")

@@ -92,9 +92,7 @@ def small(variant: str, **changes: Any) -> TunerModel:
 
 
 LOSSES = {
-    "MAE": MAE,
     "MQLoss": MQLoss,
-    "Normal": lambda: DistributionLoss("Normal"),
     "StudentT": lambda: DistributionLoss("StudentT"),
 }
 
@@ -123,9 +121,8 @@ def test_a_variant_fits_predicts_cross_validates_saves_and_loads_with_all_kinds_
     assert np.isfinite(validated[names].to_numpy()).all()
 
 
-@pytest.mark.parametrize("variant", builtin_names())
-def test_each_variant_fits_and_forecasts(variant: str, panel: pd.DataFrame) -> None:
-    model = small(variant, loss=MQLoss(quantiles=[0.1, 0.5, 0.9]))
+def test_another_variant_without_other_columns_fits_and_forecasts(panel: pd.DataFrame) -> None:
+    model = small("original", loss=MAE())
     nf = NeuralForecast(models=[model], freq="D")
     nf.fit(panel[["unique_id", "ds", "y"]])
     assert np.isfinite(nf.predict().iloc[:, 2:].to_numpy()).all()

@@ -10,6 +10,7 @@ import optuna
 import pytest
 
 from tests.support.cli_processes import STUDY, Bench, finished
+from tests.support.databases import SQLITE_ALONE
 from tuner.cli.main import main
 from tuner.errors import StudyGoneError
 from tuner.study.open import OpenStudy, create_or_resume
@@ -49,6 +50,7 @@ def test_a_launch_ends_with_one_line_when_its_study_is_deleted(bench: Bench) -> 
     assert repaired.out.endswith("everything agrees\n")
 
 
+@SQLITE_ALONE
 def test_who_watches_is_told_once(
     study: OpenStudy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.programs import program_definition, write_program
 from tests.support.small_study import definition
 from tuner.data.task import demo_task
@@ -14,6 +15,9 @@ from tuner.devices import CpuCores
 from tuner.errors import TunerError
 from tuner.launch import launcher
 from tuner.launch.launcher import LEAST_TRIALS, foretell
+from tuner.launch.plan import Aim
+from tuner.launch.request import LaunchRequest, Notes, Quiet
+from tuner.launch.where import Where
 from tuner.storage.database import Database
 from tuner.study.open import OpenStudy, create_or_resume
 
@@ -30,12 +34,9 @@ def said_of(studies: Sequence[OpenStudy]) -> list[str]:
     notes: list[str] = []
     found = foretell(
         studies,
-        task=demo_task(),
-        data_dir=None,
-        devices=[CORE],
-        workers=1,
-        may_measure=True,
-        note=notes.append,
+        LaunchRequest(variants="rmsnorm"),
+        Aim(files={}, task=demo_task(), where=Where(devices=[CORE])),
+        Notes(Quiet(notes.append)),
     )
     assert found == []
     return notes
@@ -54,6 +55,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
+@SQLITE_ALONE
 def test_nothing_is_foretold_of_a_program(
     database: Database, tmp_path: Path, measured: list[str]
 ) -> None:
@@ -63,6 +65,7 @@ def test_nothing_is_foretold_of_a_program(
     assert measured == []
 
 
+@SQLITE_ALONE
 def test_a_measuring_that_fails_is_said_once_and_not_tried_again(
     database: Database, measured: list[str]
 ) -> None:
@@ -77,6 +80,7 @@ def test_a_measuring_that_fails_is_said_once_and_not_tried_again(
     assert measured == ["first"]
 
 
+@SQLITE_ALONE
 def test_a_launch_of_few_trials_measures_nothing(database: Database, measured: list[str]) -> None:
     opened = create_or_resume(database, "few", definition(), trials=LEAST_TRIALS - 1)
     assert said_of([opened]) == []

@@ -4,6 +4,7 @@ end."""
 from __future__ import annotations
 
 import functools
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from tests.support.cli_processes import CORES, Bench, kill, wait_for, workers_of
 from tests.support.paths import SCRIPTS
 from tests.support.small_study import definition
 from tuner.devices import CpuCores
+from tuner.files.child import ChildProcess
 from tuner.launch import Outcome, Supervisor, child
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
@@ -69,6 +71,7 @@ def supervised(
     study.set_policy(SearchPolicy(sampler="random"))
     outcome = Supervisor(
         studies=[study],
+        queues=[study.ledger],
         devices=[CpuCores((CORES[0],))],
         worker_options=[],
         environment=bench.environment,
@@ -87,14 +90,15 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
     monkeypatch.chdir(bench.folder)
     clock = Hurried()
     killed: list[int] = []
-    kill_it = child.kill
+    send = ChildProcess.send_signal
 
-    def kill_and_note(process: subprocess.Popen[bytes]) -> None:
-        killed.append(process.pid)
-        kill_it(process)
+    def send_and_note(process: ChildProcess, number: signal.Signals) -> None:
+        if process.runs and number is signal.SIGKILL:
+            killed.append(process.popen.pid)
+        send(process, number)
 
     monkeypatch.setattr(child, "time", clock)
-    monkeypatch.setattr(child, "kill", kill_and_note)
+    monkeypatch.setattr(ChildProcess, "send_signal", send_and_note)
 
     def hurry() -> None:
         if (bench.folder / "attempt-0").exists() and not killed:
@@ -119,27 +123,15 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
     )
 
 
-def test_what_a_worker_had_computed_when_it_was_killed_counts(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(bench.folder)
-    for name in ("dies", "attempt-0", "attempt-1"):  # with these, no trial hangs
-        (bench.folder / name).touch()
-    outcome = supervised(bench, trials=2)
-    assert outcome is Outcome.FILLED
-    assert not (bench.folder / "dies").exists()
-    assert bench.claims() == [("finished", 0), ("finished", 1)]
-    assert bench.trials() == [(0, "COMPLETE"), (1, "COMPLETE")]
-
-
-def test_a_worker_that_a_trial_ends_with_code_0_is_not_done(
+def test_a_worker_that_a_trial_ends_with_code_0_is_not_done_and_what_a_killed_one_computed_counts(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(bench.folder)
-    for name in ("leaves", "attempt-0", "attempt-1"):  # with these, no trial hangs
+    for name in ("leaves", "dies", "attempt-0", "attempt-1"):  # with these, no trial hangs
         (bench.folder / name).touch()
     assert supervised(bench, trials=2) is Outcome.FILLED
     assert "ended with exit code 0 in the middle of a trial" in caplog.text
+    assert not (bench.folder / "dies").exists()
     assert bench.claims() == [("lost", 0), ("finished", 0), ("finished", 1)]
     assert bench.trials() == [(0, "COMPLETE"), (1, "COMPLETE")]
 

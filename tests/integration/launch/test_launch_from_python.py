@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import text
@@ -20,7 +21,7 @@ from tests.support.cli_processes import STUDY, Bench, workers_of
 from tuner import launch
 from tuner.errors import StorageError, UsageError
 from tuner.estimate.foretold import SearchForetold
-from tuner.launch import launcher
+from tuner.launch import launcher, supervisor
 from tuner.study.open import OpenStudy
 
 
@@ -122,23 +123,37 @@ def test_a_script_may_end_a_launch_whenever_it_wants(bench: Bench) -> None:
     assert workers_of(os.getpid()) == []
 
 
-def test_a_time_limit_counts_what_comes_before_the_first_worker(
+def test_a_time_limit_stops_what_is_under_way_and_counts_what_comes_before_the_first_worker(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the seconds that it takes to foretell what a launch will cost."""
+    ahead = 0.0
 
-    def slowly(studies: Sequence[OpenStudy], **_: object) -> list[SearchForetold]:
+    def once_at_work() -> None:
+        nonlocal ahead
+        with bench.opened() as study:
+            ahead = 1000.0 * (study.ledger.counts().running > 0)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead, sleep=time.sleep)
+    limited = dataclasses.replace(asked(bench, 60), timeout_s=1000.0, estimate=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(supervisor, "time", clock)
+        outcome = launch.run(limited, progress=Onlooker(once_at_work))
+    assert outcome.ended is launch.Outcome.TIMED_OUT
+    assert [each.filled for each in outcome.studies] == [False]
+    assert workers_of(os.getpid()) == []
+    with bench.opened() as study:
+        assert study.ledger.counts().running == 0
+
+    def slowly(*_: object) -> list[SearchForetold]:
         time.sleep(0.5)
         return []
 
     monkeypatch.setattr(launcher, "foretell", slowly)
-    limited = dataclasses.replace(asked(bench, 60), timeout_s=0.4)
-    outcome = launch.run(limited)
-    assert outcome.ended is launch.Outcome.TIMED_OUT
     claims = bench.claims()
-    assert launch.run(limited).ended is launch.Outcome.TIMED_OUT
+    late = dataclasses.replace(asked(bench, 60), timeout_s=0.4)
+    assert launch.run(late).ended is launch.Outcome.TIMED_OUT
     assert bench.claims() == claims
-    assert [each.filled for each in outcome.studies] == [False]
 
 
 def test_ctrl_c_in_a_notebook_leaves_no_worker_behind_and_raises(bench: Bench) -> None:
@@ -163,6 +178,6 @@ def test_a_study_file_that_a_script_names_and_that_is_not_there_is_one_sentence(
 
 def test_a_database_that_fails_is_one_sentence(bench: Bench) -> None:
     with bench.database() as database, database.engine.begin() as connection:
-        connection.execute(text("ALTER TABLE tuner_claims RENAME COLUMN state TO condition"))
+        connection.execute(text("ALTER TABLE tuner_work RENAME COLUMN state TO condition"))
     with pytest.raises(StorageError, match=r"^the database failed: no such column: .*db check"):
         launch.run(asked(bench, 1))

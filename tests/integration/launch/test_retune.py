@@ -11,12 +11,11 @@ from sqlalchemy import select
 
 from tests.support.cli_processes import STUDY, Bench, finished, kill, wait_for, workers_of
 from tests.support.small_study import write_paced
-from tuner.report.comparison_files import MADE_OF
 from tuner.spec.margin import STEPS
-from tuner.spec.retune import Registered
+from tuner.spec.policy import Registered
 from tuner.storage import schema
+from tuner.storage.queue.claims import ATTEMPTED
 from tuner.storage.queue.verifications import is_confirmation
-from tuner.storage.records import TrialResult
 from tuner.study.open import list_studies, open_study, registered_in
 
 STAGES = ("confirmation",)
@@ -28,7 +27,7 @@ SMALL = ["retune", "--variant", "small.toml", "--task", "tiny.toml"]
 SIZES = {
     "workers": 1,
     "searches": 2,
-    "trials": 12,
+    "trials": 20,
     "top": 1,
     "confirm-seeds": 5,
     "reruns": 0,
@@ -68,12 +67,12 @@ Results = dict[str, dict[tuple[int, int], str]]
 
 def results(bench: Bench) -> Results:
     """All results that count, by stage, each under its trial, or its trial and seed."""
-    found: Results = {"search": {}, "re-evaluation": {}, "confirmation": {}, "ablation": {}}
+    found: Results = {"search": {}, "re-evaluation": {}, "confirmation": {}}
     if not (bench.folder / "storage" / "tuner.db").exists():
         return found
     with bench.database() as database:
         with database.engine.connect() as connection:
-            claims = connection.execute(select(schema.claims)).all()
+            claims = connection.execute(select(schema.work).where(ATTEMPTED)).all()
         for row in claims:
             key = (row.study_id, row.trial_number)
             if row.state == "finished":
@@ -83,14 +82,15 @@ def results(bench: Bench) -> Results:
             for run in open_study(database, name).verifications.runs():
                 stage = str(run.plan.get("kind", "re-evaluation"))
                 if run.result is not None:
-                    found[stage][run.run_id, run.seed] = run.result.to_json()
+                    key = (1000 * run.study_id + run.trial_number, run.seed)
+                    found[stage][key] = run.result.to_json()
     return found
 
 
-def killed_in(bench: Bench, stage: str, *more: str) -> Results:
+def killed_in(bench: Bench, stage: str) -> Results:
     """What there is after a retune was killed once `stage` had a result, and before it had all."""
     slow = bench.folder / "slow"
-    process = bench.start(*RETUNE, *more, cores=1)
+    process = bench.start(*RETUNE, cores=1)
     try:
         says_that_it_begins(process, stage)
         slow.write_text("0.1", encoding="utf-8")
@@ -103,55 +103,6 @@ def killed_in(bench: Bench, stage: str, *more: str) -> Results:
     wait_for(lambda: not workers_of(process.pid), "the workers' end")
     slow.unlink()
     return results(bench)
-
-
-def taken_apart(bench: Bench, before: Results, verdict: str) -> None:
-    """What is over is taken apart later: an ablation, killed and cut off, goes on and adds a
-    section.
-    """
-    killed = killed_in(bench, "ablation", "--ablate")
-    assert killed | {"ablation": {}} == before
-    slow = bench.folder / "slow"
-    slow.write_text("0.1", encoding="utf-8")
-    short = bench.run(*RETUNE, "--ablate", "--timeout", "4s", cores=1)
-    assert "the ablation stopped early (timed out): the same command continues" in short.err
-    assert short.out.startswith("Confirmed on untouched seeds:"), "the verdict stands meanwhile"
-    slow.unlink()
-    part = results(bench)
-    assert killed["ablation"].items() <= part["ablation"].items()
-    left = bench.run(*RETUNE, cores=1)
-    assert f"ablation: {len(part['ablation'])} of " in left.err
-    assert "; --ablate goes on" in left.err
-    assert "not all finished" in left.out or "too few runs are finished" in left.out
-    done = bench.run(*RETUNE, "--ablate", cores=1)
-    assert done.code == 0, done.err
-    found = results(bench)
-    assert part["ablation"].items() < found["ablation"].items()
-    assert found | {"ablation": {}} == before
-    runs = len(found["ablation"])
-    ran = map(TrialResult.from_json, found["ablation"].values())
-    disturbed = any(each.recorded.contaminated for each in ran)
-    assert f"stage 4 of 5, ablation: done, {runs} runs" in done.err
-    title, _, rest = done.out.partition(f"{MADE_OF}:\n")
-    said, cost, _ = rest.partition("What it cost, and what it gives:")
-    assert title + cost + _ == verdict
-    for name, indented in zip(TWO, said.splitlines(), strict=True):
-        line = indented.strip()
-        if not disturbed:
-            assert line.startswith(f"{name}, trial ")
-            assert "; 95 %): dropout" in line, "what made most comes first"
-        elif "too few runs" in line:  # a busy machine: times of such runs say nothing
-            assert line.startswith(f"{name}: of trial "), line
-        else:
-            assert line.startswith(f"{name}, trial ")
-            assert "dropout" in line
-    page = bench.folder / "storage" / f"retune-{STUDY}.html"
-    assert MADE_OF in page.read_text(encoding="utf-8")
-    # It is there from now on, and nothing is left to run.
-    for more in ([], ["--ablate"]):
-        again = bench.run(*RETUNE, *more)
-        assert (again.code, again.out) == (0, done.out)
-    assert results(bench) == found
 
 
 def says_that_it_begins(process: subprocess.Popen[str], stage: str) -> None:
@@ -175,7 +126,7 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
         before = now
         with bench.database() as database:
             assert registered_in(database, STUDY) == Registered(
-                searches=2, trials=12, confirm_seeds=5
+                searches=2, trials=20, confirm_seeds=5
             )
 
     done = finished(bench.start(*RETUNE, cores=1))
@@ -188,7 +139,7 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
     with bench.database() as database:
         for name in TWO:
             study = open_study(database, name)
-            assert study.ledger.counts().finished == 12
+            assert study.ledger.counts().finished == 20
             runs = study.verifications.runs()
             assert {run.state for run in runs} == {"finished"}
             assert all(is_confirmation(run.plan) for run in runs)
@@ -200,11 +151,10 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
             assert len(runs) == 5 * len(configurations), "each runs once on each of five seeds"
             assert len({run.session for run in runs}) == 1
         assert registered_in(database, STUDY) == Registered(
-            searches=2, trials=12, confirm_seeds=5, finished=True
+            searches=2, trials=20, confirm_seeds=5, finished=True
         )
-    assert "stage 1 of 5, search: done, 24 trials" in done.err
-    assert "stage 2 of 5, re-evaluation: not needed" in done.err
-    assert "stage 4 of 5, ablation: not asked for (--ablate)" in done.err
+    assert "stage 1 of 4, search: done, 40 trials" in done.err
+    assert "stage 2 of 4, re-evaluation: not needed" in done.err
     assert "Confirmed on untouched seeds:" in done.out
     assert "The retune of small took " in done.out
     page = bench.folder / "storage" / f"retune-{STUDY}.html"
@@ -213,14 +163,13 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
     again = bench.run(*RETUNE, cores=1)
     assert (again.code, again.out) == (0, done.out)
     assert results(bench) == after
-    other = bench.run(*RETUNE, "--trials", "13")
+    other = bench.run(*RETUNE, "--trials", "21")
     assert other.code == 2
-    assert "was registered with --trials 12, and keeps that" in other.error
+    assert "was registered with --trials 20, and keeps that" in other.error
     short = bench.run(*SMALL, "--json")
     document = short.json()
-    assert (document["outcome"], document["registered"]["trials"]) == ("filled", 12)
+    assert (document["outcome"], document["registered"]["trials"]) == ("filled", 20)
     assert [each["done"] for each in document["stages"]][:3] == [
         len(after[stage]) for stage in ("search", "re-evaluation", "confirmation")
     ]
-    assert "keeps --searches 2 --trials 12" in short.err
-    taken_apart(bench, after, done.out)
+    assert "keeps --searches 2 --trials 20" in short.err

@@ -21,8 +21,7 @@ from tuner.launch.retune import (
 )
 from tuner.launch.retune_agreement import Agreement, agreement, search_request
 from tuner.launch.retune_request import Stage
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.retune import Registered
+from tuner.spec.policy import Registered, SearchPolicy
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, as_dict, from_dict, read_archive, write_archive

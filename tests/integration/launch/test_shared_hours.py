@@ -8,11 +8,12 @@ from collections.abc import Callable
 import pytest
 from optuna import delete_study
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.device_hours import hours_of, plan_runs
 from tests.support.drawn_verifications import DEVICE, drawn_result
 from tests.support.small_study import definition
 from tuner.launch.crew import change_gpu_hours, note_spent, runs_unpaid
-from tuner.launch.outcome import Notes, Quiet
+from tuner.launch.request import Notes, Quiet
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
 from tuner.storage.queue.gpu_hours import GpuHours
@@ -50,6 +51,7 @@ def spend(study: OpenStudy, seconds: float) -> None:
     study.ledger.give_back(claim)
 
 
+@SQLITE_ALONE
 def test_a_launch_of_one_study_forgets_nothing_that_it_shares(four: list[OpenStudy]) -> None:
     a, b, c, _ = four
     limit([a, b], 100.0)
@@ -83,6 +85,7 @@ def test_an_older_study_that_joins_forgets_nothing(four: list[OpenStudy]) -> Non
     assert hours(b).spent_s() == pytest.approx(75.0)
 
 
+@SQLITE_ALONE
 def test_two_limits_that_a_launch_brings_together_are_one(four: list[OpenStudy]) -> None:
     a, b, c, d = four
     limit([a, b], 100.0)
@@ -95,6 +98,7 @@ def test_two_limits_that_a_launch_brings_together_are_one(four: list[OpenStudy])
         assert hours(each).spent_s() == pytest.approx(30.0)
 
 
+@SQLITE_ALONE
 def test_who_lifts_a_limit_lifts_it_for_all_that_share_it(four: list[OpenStudy]) -> None:
     a, b, _, _ = four
     limit([a, b], 100.0)
@@ -124,6 +128,7 @@ def test_what_a_deleted_study_spent_goes_with_it_and_nothing_else(four: list[Ope
     assert hours(c).spent_s() == pytest.approx(90.0)
 
 
+@SQLITE_ALONE
 def test_a_new_search_of_a_limited_group_is_paid_by_the_same_hours(database: Database) -> None:
     def searches(number: int) -> list[OpenStudy]:
         said = Said(trials=9, searches=number)
@@ -165,6 +170,7 @@ def verified(studies: list[OpenStudy], before: Callable[[], object]) -> list[str
     return sorted(begun) if ended else None
 
 
+@SQLITE_ALONE
 def test_a_worker_that_verifies_hears_of_a_limit_that_was_lowered(four: list[OpenStudy]) -> None:
     study = four[0]
     limit([study], 100.0)
@@ -173,6 +179,7 @@ def test_a_worker_that_verifies_hears_of_a_limit_that_was_lowered(four: list[Ope
     assert verified([study], lambda: limit([study], 10.0)) == []
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_verification_of_studies_with_limits_of_their_own_spends_each_of_them(
     four: list[OpenStudy], first: int

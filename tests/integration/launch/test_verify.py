@@ -48,7 +48,7 @@ def bench(tmp_path: Path) -> Bench:
         claim = opened.ledger.claim("recorder")
         assert claim is not None
         params = definition.defaults.as_dict() | {"dropout": 0.1 * (1 + number)}
-        assert opened.ledger.write_parameters(claim, params, definition.space.stored())
+        assert opened.ledger.write_parameters(claim, params, definition.space.stored(), {})
         said = Recorded(stopped_by="converged", converged=True, seed=number)
         result = TrialResult(TrialState.COMPLETE, (1.0 + number, 1.0 - 0.1 * number), said)
         assert opened.ledger.finish(claim, result)
@@ -58,9 +58,11 @@ def bench(tmp_path: Path) -> Bench:
 
 def runs(bench: Bench) -> dict[tuple[int, int], tuple[str, str | None, str | None]]:
     """State, worker and result of every run, by trial and seed."""
-    c = schema.verifications.c
+    c = schema.work.c
     with bench.database() as database, database.engine.connect() as connection:
-        query = select(c.trial_number, c.seed, c.state, c.worker, c.result)
+        query = select(c.trial_number, c.seed, c.state, c.worker, c.result).where(
+            (c.kind == "run") & c.state.not_in(["lost", "returned"])
+        )
         return {
             (row.trial_number, row.seed): (row.state, row.worker, row.result)
             for row in connection.execute(query)

@@ -120,6 +120,24 @@ def test_the_commands_of_the_cpu_services_run(
     assert "Traceback" not in err
 
 
+def test_the_health_check_of_a_worker_finds_its_database(initialised: Compose) -> None:
+    program, entry_point, *command = services()["worker-cpu"]["healthcheck"]["test"]
+    assert (program, entry_point) == ("CMD", "tuner-entrypoint")
+
+    def code(**places: str) -> int:
+        return subprocess.run(
+            ["sh", str(ENTRY_POINT), *command],
+            cwd=initialised.folder,
+            env=initialised.environment("worker-cpu") | places,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=False,
+        ).returncode
+
+    assert code() == 0
+    assert code(TUNER_STORAGE="postgresql://tuner_worker@127.0.0.1:1/tuner") == 1
+
+
 def test_the_dashboard_shows_the_studies_to_its_role(initialised: Compose) -> None:
     process = initialised.start("dashboard", **{"8080": "0", "0.0.0.0": "127.0.0.1"})
     assert process.stderr is not None
@@ -132,6 +150,10 @@ def test_the_dashboard_shows_the_studies_to_its_role(initialised: Compose) -> No
             request = urllib.request.Request(f"{found[1]}/api/studies", headers={"Host": name})
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 assert b"demo-rmsnorm" in answer.read()
+        _, _, option, check = services()["dashboard"]["healthcheck"]["test"]
+        there = check.replace("http://127.0.0.1:8080", found[1])
+        assert there != check
+        subprocess.run([sys.executable, option, there], timeout=PATIENCE_S, check=True)
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE_S)

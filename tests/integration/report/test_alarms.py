@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.in_process_worker import DEVICE
 from tests.support.small_study import STUDY_TOML
 from tests.support.tiny_tasks import tiny_task
@@ -19,11 +20,9 @@ from tuner.data.windows import to_device
 from tuner.devices import Observation
 from tuner.files.toml_file import read_toml, validate
 from tuner.record import Recorded
-from tuner.report.alarms import SO_FAR, Alarm, alarms_of, in_lines
-from tuner.report.study_status import status_of
+from tuner.report.study_status import SO_FAR, Alarm, alarms_of, in_lines, read_trial, status_of
 from tuner.report.terminal.tables import print_status, print_summary
 from tuner.report.terminal.trial_sections import print_trial
-from tuner.report.trial_detail import read_trial
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import StudyFile
@@ -80,7 +79,7 @@ def begin(study: OpenStudy, worker: str = "w") -> Claim:
 
 
 def tell(study: OpenStudy, claim: Claim, told: list[EpochRow], worker: str = "w") -> None:
-    study.epochs.write(claim.trial_number, claim.claim_id, told)
+    study.epochs.write(claim.trial_number, claim.work_id, told)
     last = told[-1].epoch
     study.roster.report(worker, trial_number=claim.trial_number, epoch=last, val_loss=0.5)
 
@@ -98,6 +97,7 @@ def test_a_trial_at_work_is_judged_by_its_epochs_so_far(study: OpenStudy) -> Non
     assert alarms(study) == [(0, True, FELL)]
 
 
+@SQLITE_ALONE
 def test_the_windows_of_an_epoch_are_those_of_a_trial_that_has_ended(study: OpenStudy) -> None:
     first = begin(study)
     ended = Recorded(stopped_by="converged", epoch_windows=100, slowed="it fell")
@@ -107,6 +107,7 @@ def test_the_windows_of_an_epoch_are_those_of_a_trial_that_has_ended(study: Open
     assert alarms(study) == [(0, False, "it fell"), (1, True, said)]
 
 
+@SQLITE_ALONE
 def test_a_run_that_is_made_again_is_not_mixed_with_the_one_before(study: OpenStudy) -> None:
     """The epochs of a contaminated run that the next has not reached yet are still in the table."""
     claim = begin(study)
@@ -117,6 +118,7 @@ def test_a_run_that_is_made_again_is_not_mixed_with_the_one_before(study: OpenSt
     assert len(alarms(study)) == 1
 
 
+@SQLITE_ALONE
 def test_a_trial_that_goes_on_on_a_slower_host_raises_no_alarm(study: OpenStudy) -> None:
     first = begin(study)
     tell(study, first, rows(STEADY))
@@ -131,6 +133,7 @@ def test_a_trial_that_goes_on_on_a_slower_host_raises_no_alarm(study: OpenStudy)
     assert len(alarms(study)) == 1
 
 
+@SQLITE_ALONE
 def test_nobody_is_accused_whose_worker_is_gone_and_each_seed_is_judged_alone(
     study: OpenStudy,
 ) -> None:

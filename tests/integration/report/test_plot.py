@@ -160,10 +160,6 @@ def test_an_exported_study_is_drawn_without_a_database(
             ("hypervolume", "--output", "x.html", "--study", f"demo-rmsnorm,{CAMPAIGN}"),
             "different data",
         ),
-        (
-            ("forecast", "--model", "m", "--data", "d.csv", "--output", "x.html"),
-            "leave --study and --storage out",
-        ),
     ],
 )
 def test_a_wrong_plot_is_one_line_and_writes_nothing(

@@ -108,18 +108,14 @@ def test_every_attempt_at_a_trial_is_remembered_on_both_databases(
     ]
     assert all(each.began <= each.ended for each in history)
     assert stints(database.engine, study.study_id, trial_number=1) == ()
-    ended = {
-        "stopped_by": "converged",
-        "converged": True,
-        "total_s": 9.0,
-        "attempt_s": 0.0,
-    }  # several runs, or seeds
+    ended = {"stopped_by": "converged", "converged": True}
     assert study.ledger.finish(
         present(claim), TrialResult(TrialState.COMPLETE, (2.0, 1.0), Recorded.from_flat(ended))
     )
     (*_, last) = stints(database.engine, study.study_id)
     assert (last.state, last.stopped_by) == ("finished", "converged")
-    assert last.ended == last.began
+    (*_, attempt) = study.ledger.attempts(0)
+    assert (last.began, last.ended) == (attempt.claimed_at, attempt.ended_at)
 
 
 def test_the_curves_of_several_trials_are_those_of_their_latest_attempts(study: OpenStudy) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import func, select, update
 
 from tests.support.claims import at_first_sight
 from tests.support.cli_processes import PATIENCE_S, Bench, wait_for
+from tests.support.databases import SQLITE_ALONE
 from tests.support.in_process_worker import DEVICE, RESULT, epoch, study_in
 from tests.support.postgres_cluster import PASSWORD, USER, Cluster
 from tuner.errors import StorageError
@@ -34,7 +35,7 @@ from tuner.worker.loop import Worker
 from tuner.worker.paths import Outbox, WorkerPaths
 
 __all__ = ["at_first_sight"]
-BUDGET = 18
+BUDGET = 12
 
 
 @pytest.fixture(autouse=True)
@@ -83,14 +84,14 @@ def at_work(
 
 def results(database: Database) -> dict[int, int]:
     """How many finished claims each trial has."""
-    c = schema.claims.c
+    c = schema.work.c
     query = select(c.trial_number, func.count()).where(c.state == "finished")
     with database.engine.connect() as connection:
         return {row[0]: row[1] for row in connection.execute(query.group_by(c.trial_number))}
 
 
 def restored(file: Path, tmp_path: Path, request: pytest.FixtureRequest) -> DatabaseUrl:
-    """A fresh database with what the backup holds, as docs/databases.md says."""
+    """A fresh database with what the backup holds, as docs/several-machines.md says."""
     if file.suffix == ".db":
         return parse_url(f"sqlite:///{shutil.copy(file, tmp_path / 'restored.db')}")
     cluster: Cluster = request.getfixturevalue("postgres")
@@ -145,7 +146,7 @@ def test_a_study_goes_on_from_a_backup_that_was_taken_while_workers_were_at_work
     assert 4 <= before.finished < BUDGET
     assert before.running >= 2, "also those of the dead"
     with again.engine.begin() as connection:
-        connection.execute(update(schema.claims).values(leased_until=0.0))  # a night has passed
+        connection.execute(update(schema.work).values(leased_until=0.0))  # a night has passed
     at_work(again.address.full(), elsewhere, "eve").join()  # on the host of the outbox
     assert results(again) == dict.fromkeys(range(BUDGET), 1)
     (attempt,) = there.ledger.attempts(with_result.trial_number)
@@ -175,7 +176,7 @@ def test_what_a_worker_of_after_the_backup_holds_is_nobodys_in_the_restored_data
     there = open_study(again, "small")
     new = there.ledger.claim("bob")
     assert new is not None
-    assert (new.claim_id, new.trial_number) == (old.claim_id, old.trial_number)
+    assert (new.work_id, new.trial_number) == (old.work_id, old.trial_number)
     assert not there.ledger.renew(old)
     assert not there.ledger.finish(old, result(0))
     assert there.ledger.renew(new)
@@ -183,6 +184,7 @@ def test_what_a_worker_of_after_the_backup_holds_is_nobodys_in_the_restored_data
     again.close()
 
 
+@SQLITE_ALONE
 def test_the_command_says_what_it_wrote_and_writes_over_nothing(
     database_url: str, tmp_path: Path
 ) -> None:

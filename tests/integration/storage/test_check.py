@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
-from sqlalchemy import delete, update
+from sqlalchemy import delete, text, update
 
+from tests.support.databases import SQLITE_ALONE
 from tuner.cli.main import main
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.check import check_database
 from tuner.storage.database import Database
+from tuner.storage.dialects import database_now
 from tuner.storage.queue.verifications import PlannedRun, Verifications
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.url import parse_url
@@ -51,9 +53,9 @@ def test_a_database_at_work_is_healthy(study: OpenStudy) -> None:
     assert report.server.startswith(("PostgreSQL 1", "SQLite 3", "MariaDB 1"))
     counted = {
         "studies": 1,
-        "claims": 3,
-        "claims_finished": 1,
-        "claims_running": 2,
+        "work": 3,
+        "trials_of_work_finished": 1,
+        "trials_of_work_running": 2,
         "trials_complete": 1,
     }
     assert counted.items() <= report.counts.items()
@@ -62,6 +64,7 @@ def test_a_database_at_work_is_healthy(study: OpenStudy) -> None:
     } - {"schema"}
 
 
+@SQLITE_ALONE
 def test_a_result_that_optuna_was_not_told_is_found(study: OpenStudy) -> None:
     claim = start(study)
     assert study.ledger._update_running(claim, state="finished", result=RESULT.to_json())
@@ -77,6 +80,7 @@ def test_a_result_that_optuna_was_not_told_is_found(study: OpenStudy) -> None:
     assert findings(study.database) == []
 
 
+@SQLITE_ALONE
 def test_a_trial_that_runs_for_nobody_is_found(study: OpenStudy) -> None:
     study.optuna.ask(study.definition.space.stored())
     ((level, what),) = findings(study.database)
@@ -90,20 +94,21 @@ def test_what_does_not_agree_is_found(study: OpenStudy) -> None:
     first, second = start(study), start(study)
     assert study.ledger.finish(first, RESULT)
     assert study.ledger.finish(second, RESULT)
-    c = schema.claims.c
+    c = schema.work.c
     with study.database.engine.begin() as connection:
         connection.execute(
-            update(schema.claims).where(c.claim_id == second.claim_id).values(trial_number=0)
+            update(schema.work).where(c.work_id == second.work_id).values(trial_number=0)
         )
         connection.execute(
-            update(schema.claims).where(c.claim_id == second.claim_id).values(trial_id=12345)
+            update(schema.work).where(c.work_id == second.work_id).values(trial_id=12345)
         )
     assert sorted(findings(study.database)) == [
         (
             "error",
             (
-                "results of trials that are not there: 1 (small trial 0); "
-                "'tuner db check --repair' puts the trials back"
+                "trials that other programs changed in Optuna's tables: 1 (small trial 0: its row "
+                "is gone); tuner goes by its own record, and 'tuner db check --repair' restores it "
+                "there"
             ),
         ),
         ("error", "trials with two results: 1 (small trial 0)"),
@@ -114,16 +119,17 @@ def test_what_does_not_agree_is_found(study: OpenStudy) -> None:
     ]
 
 
+@SQLITE_ALONE
 def test_a_lease_that_ran_out_and_a_deleted_study_are_notices(study: OpenStudy) -> None:
     start(study)
     with study.database.engine.begin() as connection:
-        connection.execute(update(schema.claims).values(leased_until=0.0))
+        connection.execute(update(schema.work).values(leased_until=0.0))
     ((level, what),) = findings(study.database)
     assert level == "notice"
     assert "leases that ran out: 1 (small trial 0)" in what
     assert check_database(study.database.address).healthy
     with study.database.engine.begin() as connection:
-        connection.execute(delete(schema.claims))
+        connection.execute(delete(schema.work))
     study.database.optuna.delete_study(study.study_id)
     assert [level for level, _ in findings(study.database)] == ["notice"]
 
@@ -150,26 +156,19 @@ def verification_at_work(study: OpenStudy) -> Verifications:
     return queue
 
 
-def test_verification_leases_that_ran_out_are_a_notice(study: OpenStudy) -> None:
+@SQLITE_ALONE
+def test_verification_runs_that_do_not_agree_are_found(study: OpenStudy) -> None:
     verification_at_work(study)
     assert findings(study.database) == []
-    v = schema.verifications
+    v = schema.work
     with study.database.engine.begin() as connection:
         connection.execute(update(v).where(v.c.worker == "ann").values(leased_until=0.0))
     ((level, what),) = findings(study.database)
     assert level == "notice"
-    assert (
-        "leases of verification runs that ran out: 1 (small trial 0 seed 0); the next 'tuner "
-        "verify'" in what
-    )
-    assert check_database(study.database.address).healthy
-
-
-def test_verification_runs_that_do_not_agree_are_found(study: OpenStudy) -> None:
-    verification_at_work(study)
-    v = schema.verifications
+    assert "leases of verification runs that ran out: 1 (small trial 0 seed 0)" in what
     with study.database.engine.begin() as connection:
-        connection.execute(update(v).where(v.c.seed == 0).values(leased_until=None))
+        connection.execute(update(v).values(leased_until=database_now() + 600.0))
+        connection.execute(update(v).where(v.c.seed == 0).values(worker=""))
         connection.execute(update(v).where(v.c.seed == 1).values(state="finished"))
         connection.execute(update(v).where(v.c.seed == 2).values(trial_number=5))
     assert sorted(findings(study.database)) == [
@@ -186,7 +185,7 @@ def test_a_damaged_file_is_found(tmp_path: Path) -> None:
     with sqlite3.connect(path) as file:
         page = file.execute("PRAGMA page_size").fetchone()[0]
         root = file.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_tuner_claims_1'"
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_tuner_work_1'"
         )
         where = (root.fetchone()[0] - 1) * page
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -194,9 +193,7 @@ def test_a_damaged_file_is_found(tmp_path: Path) -> None:
     with path.open("r+b") as raw:
         raw.seek(where)
         raw.write(b"\xff" * page)
-    ((level, what),) = [
-        (finding.level, finding.what) for finding in check_database(parse_url(url)).findings
-    ]
+    ((level, what),) = [(each.level, each.what) for each in check_database(parse_url(url)).findings]
     assert level == "error"
     assert "damaged" in what
 
@@ -234,3 +231,11 @@ def test_a_database_that_is_not_there_is_one_line(
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert "there is no database" in said.err
     assert list(tmp_path.iterdir()) == []
+
+
+@SQLITE_ALONE
+def test_a_table_that_is_gone_is_named(database: Database) -> None:
+    with database.engine.begin() as connection:
+        connection.execute(text("DROP TABLE tuner_epochs"))
+    ((level, what),) = findings(database)
+    assert (level, what) == ("error", "the table tuner_epochs is gone; go back to a backup")

@@ -13,6 +13,7 @@ from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 from sqlalchemy import Engine, event
 
+from tests.support.databases import SQLITE_ALONE
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
@@ -65,6 +66,7 @@ def plain(study: optuna.Study, space: dict[str, optuna.distributions.BaseDistrib
     study.tell(trial, VALUES)
 
 
+@SQLITE_ALONE
 def test_a_trial_takes_half_the_statements_and_transactions_of_plain_optuna(
     study: OpenStudy,
 ) -> None:

@@ -5,19 +5,16 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from optuna.exceptions import StorageInternalError
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from tests.support.postgres_cluster import Cluster, running_cluster
+from tests.support.postgres_cluster import Cluster
 from tests.support.small_study import definition
-from tuner.errors import StorageError
 from tuner.storage.database import Database, open_database
 from tuner.storage.retry import cause_of, failure_of, persistently
 from tuner.storage.url import parse_url
@@ -95,40 +92,6 @@ def test_a_lock_that_is_released_is_waited_for(
     )
     assert trial.number == 0
     database.close()
-
-
-def test_a_restart_of_postgresql_is_outlived() -> None:
-    with running_cluster() as cluster:
-        database = open_database(parse_url(cluster.url(cluster.create_database())))
-        study = create_or_resume(database, "small", definition(), trials=3)
-        claim = study.ledger.claim("ann")
-        assert claim is not None
-        cluster.stop()
-        with pytest.raises(DBAPIError):
-            study.ledger.renew(claim)
-        with pytest.raises(StorageError, match="check that the server runs"):
-            open_database(database.address, create=False)
-        with pytest.raises(StorageInternalError):
-            study.optuna.get_trials()
-        with ThreadPoolExecutor() as pool:
-            renewed = pool.submit(
-                lambda: persistently(lambda: study.ledger.renew(claim), "a lease", retry_s=200)
-            )
-            asked = pool.submit(
-                lambda: persistently(lambda: study.ask(claim), "a trial", retry_s=200)
-            )
-            opened = pool.submit(open_database, database.address, create=False, retry_s=200)
-            time.sleep(1.0)
-            assert not opened.done()
-            assert not renewed.done()
-            assert not asked.done()
-            cluster.start()
-            assert renewed.result()
-            opened.result().close()
-            trial = asked.result()
-        assert trial is not None
-        assert trial.params == definition().defaults.as_dict()
-        database.close()
 
 
 def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.databases import SQLITE_ALONE
+from tests.support.foreign_trials import finish_one
+from tests.support.present import present
 from tests.support.recorded_studies import record_study
 from tests.support.small_study import definition
 from tuner.errors import UsageError
@@ -17,10 +20,13 @@ from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.verifications import PlannedRun
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of, read_archive, write_archive
-from tuner.study.open import open_study
+from tuner.study.open import create_or_resume, open_study
 from tuner.study.results import TrialRecord
+from tuner.study.transfer import restore
+from tuner.verdict.round_allowances import SPENT
 
 
 def exported(url: str) -> Archive:
@@ -63,6 +69,7 @@ def test_a_study_comes_back_from_a_file_as_it_was(database_url: str, tmp_path: P
             assert there == pytest.approx(here, rel=1e-6)
 
 
+@SQLITE_ALONE
 def test_a_running_trial_waits_in_the_file_with_its_configuration(database_url: str) -> None:
     (waiting,) = [r for r in exported(database_url).records if r.state is TrialState.WAITING]
     assert waiting.number == 8
@@ -119,6 +126,31 @@ def big_archive() -> Archive:
         records=tuple(records),
         curves=curves,
     )
+
+
+def test_runs_that_there_was_no_time_for_travel_as_skipped(tmp_path: Path) -> None:
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/late.db"))
+    study = create_or_resume(database, "late", definition(), trials=1)
+    finish_one(study)
+    run = PlannedRun(
+        study_id=study.study_id,
+        trial_number=0,
+        seed=5,
+        session="s",
+        plan={"seeds": 1},
+        params=definition().defaults.as_dict(),
+        block=0,
+        place=0,
+    )
+    assert study.verifications.add([run]) == 1
+    assert study.verifications.skip_waiting("s", SPENT) == 1
+    write_archive(archive_of(study), tmp_path / "late.json")
+    (skipped,) = restore(
+        database, read_archive(tmp_path / "late.json"), "copy"
+    ).verifications.runs()
+    assert (skipped.state, skipped.seed) == ("skipped", 5)
+    assert present(skipped.result).recorded.skipped == SPENT
+    database.close()
 
 
 def test_200_trials_with_their_curves_stay_well_under_a_megabyte(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.paths import REPOSITORY
 from tuner.storage.database import Database
 from tuner.study.archive import archive_of, as_dict, read_archive
@@ -25,6 +26,7 @@ def told(then: Any, now: Any) -> Any:
     return now
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize("revision", ["oldest", "newest"])
 def test_an_export_is_imported_and_exported_as_it_was(revision: str, database: Database) -> None:
     path = ARCHIVES / f"{revision}.json.gz"

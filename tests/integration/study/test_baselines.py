@@ -21,10 +21,10 @@ from tuner.report.dashboard.additions import Additions
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
+from tuner.report.study_status import read_trial
 from tuner.report.terminal.comparison import print_report
 from tuner.report.terminal.tables import print_summary
 from tuner.report.terminal.trial_sections import print_trial
-from tuner.report.trial_detail import read_trial
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
@@ -46,11 +46,10 @@ def recorded(folder: Path, season: float, *, mql_split: str = "test", **more: ob
     return storage
 
 
-@pytest.mark.parametrize("split", ["test", "val"])
 def test_a_recommendation_that_loses_says_so_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], split: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    storage = recorded(tmp_path, LOW, mql_split=split)
+    storage = recorded(tmp_path, LOW)
     best = load_best("rmsnorm", task="demo", storage=storage, pick="mql")
     assert best.baselines == {"seasonal_naive": LOW, "last_value": HIGH}
     first = headline(best)[0]
@@ -63,13 +62,12 @@ def test_a_recommendation_that_loses_says_so_first(
         said = " ".join(capsys.readouterr().out.split())
         assert "without a network: the value of a season ago 1e-06" in said
         assert "The best of the front loses to a baseline" in said
-        if split == "test":
-            report = compare([snapshot(study)])
-            assert "loses to a baseline" in report.without_network[0]
-            assert report.as_dict()["without_network"] == list(report.without_network)
-            write_html(report, tmp_path / "report.html")
-            page = (tmp_path / "report.html").read_text()
-            assert page.index("Without a network") < page.index("loses to a baseline")
+        report = compare([snapshot(study)])
+    assert "loses to a baseline" in report.without_network[0]
+    assert report.as_dict()["without_network"] == list(report.without_network)
+    write_html(report, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert page.index("Without a network") < page.index("loses to a baseline")
 
 
 def test_one_that_wins_has_them_beside_it(tmp_path: Path) -> None:
@@ -105,12 +103,10 @@ def test_of_a_search_by_validation_each_figure_stands_beside_its_split(tmp_path:
     assert read_recipe(file).hyperparameters == best.hyperparameters
 
 
-@pytest.mark.parametrize("test_mql", [1.5, None])
 def test_a_comparison_marks_what_is_disturbed_not_verified_or_of_another_split(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], test_mql: float | None
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = {} if test_mql is None else {"test_mql": test_mql}
-    storage = recorded(tmp_path, LOW, mql_split="val", contaminated=True, **more)
+    storage = recorded(tmp_path, LOW, mql_split="val", contaminated=True, test_mql=1.5)
     with closing(open_database(parse_url(storage), create=False)) as database:
         opened = open_study(database, "demo-rmsnorm")
         report = compare([snapshot(opened)])
@@ -128,10 +124,8 @@ def test_a_comparison_marks_what_is_disturbed_not_verified_or_of_another_split(
         assert volume in text
     for drawn in (front, page):
         assert '"text":"validation MQL"' in drawn
-    standing_in = test_mql is None
-    assert cell(report.rows[0], "test_mql").endswith(" (validation MQL)") is standing_in
-    losing = "(validation MQL)" if standing_in else "(test MQL)"
-    assert losing in report.without_network[0], "the baseline of the split that it is of"
+    assert not cell(report.rows[0], "test_mql").endswith(" (validation MQL)")
+    assert "(test MQL)" in report.without_network[0], "the baseline of the split that it is of"
 
 
 def test_whatever_a_written_configuration_says_it_is_read_again(tmp_path: Path) -> None:

@@ -11,18 +11,22 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from tests.support.cli_processes import STUDY, Bench
+from tests.support.databases import SQLITE_ALONE
+from tests.support.forked_cli import run
 from tests.support.present import present
-from tests.support.small_study import STUDY_TOML, TASK
+from tests.support.small_study import STUDY_TOML, TASK, write_files, write_paced
 from tuner.config import LossTerm, TrainingSettings
+from tuner.data.prepare import prepare
+from tuner.data.task import load_task
 from tuner.errors import UsageError
 from tuner.files.home import PrivateFolderError
 from tuner.files.toml_file import read_toml, validate
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import NamedFiles
-from tuner.spec.study_file import StudyFile
-from tuner.storage.database import Database
+from tuner.spec.study_file import StudyFile, load_study_file
+from tuner.storage.database import Database, open_database
 from tuner.storage.schema import sources
+from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.code import code_of, with_code
 from tuner.study.create import BESIDE
@@ -70,10 +74,12 @@ def study(database: Database, net: Path) -> OpenStudy:
     return opened
 
 
+@SQLITE_ALONE
 def test_where_the_file_is_the_file_is_used(study: OpenStudy) -> None:
     assert with_code(study) is study
 
 
+@SQLITE_ALONE
 def test_another_file_at_its_path_is_refused_with_both_hashes(study: OpenStudy, net: Path) -> None:
     net.write_text("class Net: ...")
     here = hashlib.sha256(net.read_bytes()).hexdigest()
@@ -83,6 +89,7 @@ def test_another_file_at_its_path_is_refused_with_both_hashes(study: OpenStudy, 
     assert f"sha256 {here[:12]} here, {SHA[:12]} there" in str(met.value)
 
 
+@SQLITE_ALONE
 def test_a_file_of_which_nothing_is_said_is_not_run_unasked(study: OpenStudy) -> None:
     """As somebody may store it who wants another file of this host to run."""
     blind = dataclasses.replace(study.definition, model_source=None)
@@ -92,6 +99,7 @@ def test_a_file_of_which_nothing_is_said_is_not_run_unasked(study: OpenStudy) ->
     assert with_code(strange, trust=True) is strange
 
 
+@SQLITE_ALONE
 def test_code_that_only_the_database_has_runs_by_its_hash_alone(
     study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +124,7 @@ def test_code_that_only_the_database_has_runs_by_its_hash_alone(
         with_code(study)
 
 
+@SQLITE_ALONE
 def test_who_launched_it_needs_nobodys_word_when_the_file_has_moved(
     study: OpenStudy, net: Path
 ) -> None:
@@ -134,6 +143,7 @@ def test_a_text_that_was_changed_in_the_database_is_none(
         with_code(study, trust=True)
 
 
+@SQLITE_ALONE
 def test_a_copy_that_others_could_change_is_not_run(
     study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +155,7 @@ def test_a_copy_that_others_could_change_is_not_run(
         with_code(study, trust=True)
 
 
+@SQLITE_ALONE
 def test_a_name_that_leads_elsewhere_is_refused(study: OpenStudy) -> None:
     architecture = dataclasses.replace(study.definition.architecture, model="/nowhere/-rf\n.py:Net")
     definition = dataclasses.replace(study.definition, architecture=architecture)
@@ -152,6 +163,7 @@ def test_a_name_that_leads_elsewhere_is_refused(study: OpenStudy) -> None:
         with_code(dataclasses.replace(study, definition=definition), trust=True)
 
 
+@SQLITE_ALONE
 def test_what_it_imports_from_beside_it_is_said_once(database: Database, net: Path) -> None:
     net.write_text("import helper\nfrom helper.x import y\nimport torch\nclass Net: ...\n")
     (net.parent / "helper.py").touch()
@@ -160,11 +172,13 @@ def test_what_it_imports_from_beside_it_is_said_once(database: Database, net: Pa
     assert line.startswith("net.py imports helper beside it, which other hosts do not get")
 
 
+@SQLITE_ALONE
 def test_a_file_of_something_else_than_text_is_not_carried(database: Database, net: Path) -> None:
     net.write_bytes("# -*- coding: latin-1 -*-\n# ü\nclass Net: ...".encode("latin-1"))
     assert "other hosts need it at its path" in keep_code(database, definition_of(net))[0]
 
 
+@SQLITE_ALONE
 def test_an_exported_study_takes_it_along(
     study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,29 +201,40 @@ def test_an_exported_study_takes_it_along(
 def test_a_worker_on_a_host_without_the_file_trains_once_it_was_told_the_hash(
     tmp_path: Path,
 ) -> None:
-    bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
-    bench.slowed().unlink()
-    assert bench.launch(1).code == 0
-    bench.allow(2)
+    study, file = write_files(tmp_path)
+    write_paced(tmp_path)
+    task = load_task(str(file))
+    definition = StudyDefinition.of(
+        load_study_file(str(study)),
+        task=task.definition(),
+        data_hash=prepare(task).data_hash,
+        training=TrainingSettings(max_epochs=1),
+    )
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db"))
+    opened = create_or_resume(database, "own", definition, trials=1)
+    assert keep_code(database, definition) == ()
     code = (tmp_path / "paced.py").read_bytes()
     sha = hashlib.sha256(code).hexdigest()
     (tmp_path / "paced.py").unlink()
-    worker = ("worker", "--study", STUDY, "--task", "tiny.toml", "--cpu")
-    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "another")}
-    refused = bench.run(*worker, cores=1, **elsewhere)
+    worker = ("worker", "--study", "own", "--task", "tiny.toml", "--cpu")
+    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "a-third"), "TMPDIR": str(tmp_path)}
+    refused = run(*worker, folder=tmp_path, environment=elsewhere)
     assert refused.code == 2
     assert f"then say --trust-code {sha} to 'tuner worker'" in refused.error
-    assert bench.trials() == [(0, "COMPLETE")]
-    printed = bench.run("study", "code", STUDY).out
+    assert opened.ledger.counts().finished == 0
+    printed = run("study", "code", "own", folder=tmp_path).out
     assert printed.startswith(f"# sha256 {sha}\n# {tmp_path}/paced.py\n")
     assert "class Paced(TSMixer):" in printed
-    assert bench.run("study", "code", STUDY, "--json").json()["source"] == code.decode()
-    assert bench.run(*worker, "--trust-code", "abc", cores=1).code == 2
-    done = bench.run(*worker, "--trust-code", sha, cores=1, **elsewhere)
+    document = run("study", "code", "own", "--json", folder=tmp_path).json()
+    assert document["source"] == code.decode()
+    assert run(*worker, "--trust-code", "abc", folder=tmp_path).code == 2
+    done = run(*worker, "--trust-code", sha, folder=tmp_path, environment=elsewhere)
     assert done.code == 0, done.err
-    assert [state for _, state in bench.trials()] == ["COMPLETE"] * 2
+    assert opened.ledger.counts().finished == 1
+    database.close()
 
 
+@SQLITE_ALONE
 def test_a_term_travels_as_a_class_does_and_by_its_own_hash(
     database: Database, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +274,7 @@ def test_a_term_travels_as_a_class_does_and_by_its_own_hash(
         read_archive(archive)
 
 
+@SQLITE_ALONE
 def test_whatever_is_stored_of_what_it_imports_is_no_traceback(
     study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +288,7 @@ def test_whatever_is_stored_of_what_it_imports_is_no_traceback(
         with_code(study, trust=True)
 
 
+@SQLITE_ALONE
 def test_a_file_that_the_class_reads_is_refused_where_it_is_another_or_missing(
     study: OpenStudy, net: Path
 ) -> None:

@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 from sqlalchemy import delete, func, select
 
 from tests.support.concurrency import at_once
+from tests.support.databases import SQLITE_ALONE
 from tests.support.small_study import TASK, definition
 from tuner.errors import UsageError
 from tuner.report.study_status import status_of
@@ -28,17 +29,20 @@ def create(url: str) -> int:
     return study.study_id
 
 
+@SQLITE_ALONE
 def test_a_new_study_waits_with_the_default_hyperparameters(study: OpenStudy) -> None:
     (record,) = read_results(study).records
     assert record.state == TrialState.WAITING
     assert record.is_default
-    trial = study.optuna.ask(study.definition.space.stored())
+    space = study.definition.space
+    trial = study.optuna.ask(space.stored())
     assert trial.number == 0
-    assert trial.params == definition().defaults.as_dict()
-    assert trial.params["weight_decay"] == 0.0
+    assert space.true(trial.params) == definition().defaults.as_dict()
+    assert space.true(trial.params)["weight_decay"] == 0.0
     assert study.optuna.metric_names == ["wall_clock_s", "test_mql"]
 
 
+@SQLITE_ALONE
 def test_the_definition_comes_back_whole(study: OpenStudy) -> None:
     again = open_study(study.database, "small")
     assert again.definition.as_dict() == definition().as_dict()
@@ -46,11 +50,8 @@ def test_the_definition_comes_back_whole(study: OpenStudy) -> None:
     assert again.ledger.counts().budget == 10
 
 
-@pytest.mark.parametrize("processes", [2, 8])
-def test_processes_that_create_the_same_study_at_once_make_one(
-    database_url: str, processes: int
-) -> None:
-    answers = at_once(create, database_url, processes=processes)
+def test_processes_that_create_the_same_study_at_once_make_one(database_url: str) -> None:
+    answers = at_once(create, database_url, processes=4)
     assert [answer for answer in answers if isinstance(answer, str)] == []
     assert len(set(answers)) == 1
     database = open_database(parse_url(database_url), create=False)
@@ -61,6 +62,7 @@ def test_processes_that_create_the_same_study_at_once_make_one(
     database.close()
 
 
+@SQLITE_ALONE
 def test_resuming_sets_the_budget_and_adds_nothing(study: OpenStudy) -> None:
     again = create_or_resume(study.database, "small", definition(), trials=12)
     assert again.study_id == study.study_id
@@ -68,13 +70,13 @@ def test_resuming_sets_the_budget_and_adds_nothing(study: OpenStudy) -> None:
     assert len(again.optuna.trials) == 1
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize(
     ("changed", "difference"),
     [
         ({"max_epochs": 5}, "training.max_epochs: 3 there, 5 asked"),
         ({"data_hash": "1" * 64}, "data_hash"),
         ({"task": TASK | {"horizon": 12}}, "task.horizon: 6 there, 12 asked"),
-        ({"seeds_per_trial": 2}, "seeds_per_trial: 1 there, 2 asked"),
     ],
 )
 def test_a_stale_definition_is_refused_with_what_differs(
@@ -88,6 +90,7 @@ def test_a_stale_definition_is_refused_with_what_differs(
     assert study.ledger.counts().budget == 10
 
 
+@SQLITE_ALONE
 def test_prose_may_change(study: OpenStudy) -> None:
     create_or_resume(
         study.database, "small", definition(task=TASK | {"description": "said better"}), trials=10
@@ -110,14 +113,13 @@ def make_foreign(
     return foreign
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize(
     ("directions", "trial", "attribute"),
     [
         (["minimize", "minimize"], True, False),
         (["minimize", "minimize"], False, True),
-        (["minimize"], False, False),
         (["maximize", "minimize"], False, False),
-        (["minimize"], True, True),
     ],
 )
 def test_a_foreign_study_of_that_name_is_refused_and_left_alone(
@@ -135,12 +137,14 @@ def test_a_foreign_study_of_that_name_is_refused_and_left_alone(
     assert list_studies(database) == []
 
 
+@SQLITE_ALONE
 def test_a_creation_that_was_cut_short_at_once_is_finished(database: Database) -> None:
     make_foreign(database, directions=["minimize", "minimize"], trial=False, attribute=False)
     study = create_or_resume(database, "small", definition(), trials=3)
     assert [record.is_default for record in read_results(study).records] == [True]
 
 
+@SQLITE_ALONE
 def test_a_creation_that_was_cut_short_late_is_finished_with_todays_definition(
     study: OpenStudy,
 ) -> None:
@@ -154,6 +158,7 @@ def test_a_creation_that_was_cut_short_late_is_finished_with_todays_definition(
     assert again.ledger.counts().budget == 3
 
 
+@SQLITE_ALONE
 def test_a_study_deleted_by_other_means_leaves_nothing_to_the_next(study: OpenStudy) -> None:
     """SQLite hands out a deleted study's number again."""
     claim = study.ledger.claim("ann")
@@ -166,11 +171,13 @@ def test_a_study_deleted_by_other_means_leaves_nothing_to_the_next(study: OpenSt
     assert len(again.optuna.trials) == 1
 
 
+@SQLITE_ALONE
 def test_an_unknown_study_is_refused_with_the_names(study: OpenStudy) -> None:
     with pytest.raises(UsageError, match=r"unknown study 'smal'.*small"):
         open_study(study.database, "smal")
 
 
+@SQLITE_ALONE
 def test_a_study_is_bound_to_the_first_device_model_it_sees(study: OpenStudy) -> None:
     assert study.device_model() is None
     check_resumable(study.database, "small", definition(), trials=10, device_model="B")
@@ -201,6 +208,7 @@ def test_of_eight_device_models_at_once_one_is_bound(database_url: str) -> None:
     assert sorted(at_once(bind, database_url)) == ["bound"] + ["refused"] * 7
 
 
+@SQLITE_ALONE
 def test_a_full_study_may_be_asked_for_from_any_device(study: OpenStudy) -> None:
     study.bind_device_model("A")
     with pytest.raises(UsageError, match="do not compare"):
@@ -208,10 +216,11 @@ def test_a_full_study_may_be_asked_for_from_any_device(study: OpenStudy) -> None
     claim = study.ledger.claim("ann")
     assert claim is not None
     with study.database.engine.begin() as connection:
-        connection.execute(schema.claims.update().values(state="finished", told=True))
+        connection.execute(schema.work.update().values(state="finished", told=True))
     check_resumable(study.database, "small", definition(), trials=1, device_model="B")
 
 
+@SQLITE_ALONE
 def test_checking_writes_nothing(database: Database) -> None:
     check_resumable(database, "small", definition(), trials=3, device_model="A")
     with database.engine.connect() as connection:
@@ -221,6 +230,7 @@ def test_checking_writes_nothing(database: Database) -> None:
     assert database.optuna.get_all_studies() == []
 
 
+@SQLITE_ALONE
 def test_the_status_of_a_new_study_is_plain_data(study: OpenStudy) -> None:
     import json
 

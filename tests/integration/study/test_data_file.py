@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.support.cli_processes import Bench
+from tests.support.databases import SQLITE_ALONE
 from tests.support.small_csv import TASK, csv_lines
 from tests.support.small_study import definition
 from tests.support.web_server import serving
@@ -51,6 +52,7 @@ def test_the_folder_of_the_csv_is_enough(made: OpenStudy, shared: Path) -> None:
     assert wanted == made.definition.data_hash
 
 
+@SQLITE_ALONE
 def test_so_is_a_url_and_what_changed_there_is_fetched_anew(
     made: OpenStudy, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,17 +67,20 @@ def test_so_is_a_url_and_what_changed_there_is_fetched_anew(
     assert data_of([made], data_dir=Path(url), task=None)  # from the cache
 
 
+@SQLITE_ALONE
 def test_without_either_the_line_names_the_file(made: OpenStudy) -> None:
     with pytest.raises(UsageError, match=r"the file 'small.csv'; .* --data-dir, or .* --task FILE"):
         data_of([made], data_dir=None, task=None)
 
 
+@SQLITE_ALONE
 def test_a_study_of_before_asks_for_its_task_file(made: OpenStudy, shared: Path) -> None:
     made.optuna.set_user_attr(_MARK, None)
     with pytest.raises(UsageError, match="give its task file with --task FILE"):
         data_of([made], data_dir=shared, task=None)
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize(
     "path", ["../small.csv", "/etc/passwd", "", "a\nb.csv", 7], ids=["up", "root", "no", "two", "7"]
 )
@@ -107,6 +112,7 @@ def test_a_worker_needs_no_task_file_where_a_launch_noted_the_name(tmp_path: Pat
     assert status["trials"]["complete"] == 2
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_study_of_before_or_after_says_only_what_is_not_as_usual(
     database: Database, tmp_path: Path, kind: str

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.groups import THREE, launch, names
 from tests.support.in_process_worker import DEVICE, RESULT
 from tests.support.small_study import definition
@@ -34,6 +35,7 @@ def searched(study: OpenStudy) -> list[tuple[object, ...]]:
     return [tuple(record.params.values()) for record in read_results(study).records]
 
 
+@SQLITE_ALONE
 def test_two_draws_of_one_name_share_no_seed_and_no_configuration_but_the_default(
     database: Database, tmp_path: Path
 ) -> None:
@@ -52,6 +54,7 @@ def test_two_draws_of_one_name_share_no_seed_and_no_configuration_but_the_defaul
     elsewhere.close()
 
 
+@SQLITE_ALONE
 def test_the_second_draw_is_the_same_wherever_it_is_made(
     database: Database, tmp_path: Path
 ) -> None:
@@ -63,6 +66,7 @@ def test_the_second_draw_is_the_same_wherever_it_is_made(
     with_it.close()
 
 
+@SQLITE_ALONE
 def test_what_was_made_of_one_draw_stays_of_it(database: Database) -> None:
     made = launch(database, searches=2, draw=7)
     assert names(made) == THREE[:2]
@@ -77,6 +81,7 @@ def test_what_was_made_of_one_draw_stays_of_it(database: Database) -> None:
             launch(database, name, draw=2)
 
 
+@SQLITE_ALONE
 def test_a_study_without_a_draw_is_of_the_first(database: Database) -> None:
     (made,) = launch(database)
     assert made.study.membership == Membership(group="small", seed_root=root_of("small"))
@@ -86,6 +91,7 @@ def test_a_study_without_a_draw_is_of_the_first(database: Database) -> None:
     assert list_studies(database) == ["small"]
 
 
+@SQLITE_ALONE
 def test_other_studies_change_nothing_of_a_draw(database: Database) -> None:
     (alone,) = launch(database, draw=4)
     fresh = new_seeds([alone.study], 50)
@@ -96,6 +102,7 @@ def test_other_studies_change_nothing_of_a_draw(database: Database) -> None:
     assert new_seeds([alone.study, other.study], 50) == new_seeds([other.study], 50)
 
 
+@SQLITE_ALONE
 def test_files_and_copies_keep_the_draw(database: Database, tmp_path: Path) -> None:
     (made,) = launch(database, draw=3)
     write_archive(archive_of(made.study), tmp_path / "s.json.gz")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.concurrency import at_once
+from tests.support.databases import SQLITE_ALONE
 from tests.support.groups import THREE, launch, names
 from tests.support.in_process_worker import DEVICE, RESULT
 from tests.support.small_study import definition
@@ -21,10 +22,10 @@ from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.create import create_study
-from tuner.study.group import all_meant, open_group, searches_of, studies_meant
 from tuner.study.open import OpenStudy, create_or_resume, list_studies, open_study
 from tuner.study.relaunch import Said, open_studies
 from tuner.study.results import read_results
+from tuner.study.snapshot import all_meant, open_group, searches_of, studies_meant
 from tuner.trial.job import TrialJob
 from tuner.worker.loop import Worker
 
@@ -46,6 +47,7 @@ def fill(studies: list[OpenStudy]) -> list[TrialJob]:
     return jobs
 
 
+@SQLITE_ALONE
 def test_searches_are_studies_of_one_group_with_a_budget_each(database: Database) -> None:
     launched = launch(database, searches=3, trials=2)
     assert names(launched) == THREE == list_studies(database)
@@ -65,6 +67,7 @@ def test_searches_are_studies_of_one_group_with_a_budget_each(database: Database
     assert len(set(seeds)) == 6
 
 
+@SQLITE_ALONE
 def test_a_later_launch_keeps_the_size_and_may_be_about_fewer(database: Database) -> None:
     launch(database, searches=3, trials=2)
     again = launch(database, policy={"prune": False})
@@ -78,6 +81,7 @@ def test_a_later_launch_keeps_the_size_and_may_be_about_fewer(database: Database
     assert names(launch(database)) == THREE
 
 
+@SQLITE_ALONE
 def test_a_study_is_the_first_search_when_its_group_grows(database: Database) -> None:
     asked = definition(seeds_per_trial=2)
     (made,) = launch(database, asked=asked, trials=7, policy={"seed": 3, "max_mql": 0.9})
@@ -98,6 +102,7 @@ def test_a_study_is_the_first_search_when_its_group_grows(database: Database) ->
         assert each.changed == {}
 
 
+@SQLITE_ALONE
 def test_a_growth_that_was_cut_short_is_finished_with_the_same_settings(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +226,7 @@ def test_no_two_searches_try_the_same_points(seed: int | None) -> None:
     assert sobol(samplers[0]) == sobol(sampler_for("small", definition(), policy))
 
 
+@SQLITE_ALONE
 def test_a_worker_draws_other_configurations_for_each_search(database: Database) -> None:
     studies = [each.study for each in launch(database, searches=2, trials=6, policy={"seed": 7})]
     for each in studies:

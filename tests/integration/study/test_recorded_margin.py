@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.paths import REPOSITORY
 from tests.support.small_study import definition
 from tuner.errors import StorageError, UsageError
@@ -22,6 +23,7 @@ def small(database: Database) -> OpenStudy:
     return create_or_resume(database, "small", definition(), trials=3)
 
 
+@SQLITE_ALONE
 def test_nobody_has_said_it_yet(database: Database) -> None:
     policy = small(database).policy()
     assert (policy.margin, policy.counted_margin) == (None, 0.01)
@@ -39,6 +41,7 @@ def test_a_confirmation_records_what_counts(database: Database) -> None:
     assert archive_of(study).policy.margin == 0.02
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize("margin", [-0.01, 0.1, float("nan"), float("inf")])
 def test_no_margin_is_refused_and_not_recorded(margin: float, database: Database) -> None:
     study = small(database)

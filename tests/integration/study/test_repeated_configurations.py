@@ -21,8 +21,9 @@ from tests.support.repeated_configurations import (
     on_front,
 )
 from tests.support.spaces import with_range
+from tuner.config import Choice
 from tuner.export import load_best
-from tuner.report.trial_detail import read_trial
+from tuner.report.study_status import read_trial
 from tuner.search.history import configuration
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
@@ -38,7 +39,6 @@ from tuner.verdict.explain import explain_study
 from tuner.verdict.known_runs import candidates_of, default_of, runs_of
 from tuner.verdict.picks import picks_expected
 from tuner.verdict.recommendation import model_of
-from tuner.verdict.runs_model import Choice
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
 
@@ -176,7 +176,7 @@ def test_a_warm_start_takes_each_configuration_once(repeated: Archive, tmp_path:
     empty = dataclasses.replace(repeated, records=(), budget=50, curves={}, notes={})
     new = restore(database, empty, "new")
     said = warm_start_with(new, fronts)
-    waiting = [configuration(trial.system_attrs["fixed_params"]) for trial in new.optuna.trials]
+    waiting = [configuration(trial.params) for trial in new.optuna.trials]
     assert len(set(waiting)) == len(waiting) == len(fronts[0].records)
     assert f"tries {len(waiting)} of the {len(waiting)} front configurations" in said
     assert "trial 5" in str([trial.user_attrs for trial in new.optuna.trials])

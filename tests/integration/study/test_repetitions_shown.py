@@ -24,12 +24,11 @@ from tests.support.repeated_configurations import (
 )
 from tuner.export import load_best, render
 from tuner.export.train import read_recipe
+from tuner.report.dashboard.additions import standing
 from tuner.report.dashboard.downloads import StudyFiles
-from tuner.report.standing import standing
-from tuner.report.study_status import status_of
+from tuner.report.study_status import read_trial, status_of
 from tuner.report.terminal.tables import print_summary
 from tuner.report.terminal.trial_sections import print_trial
-from tuner.report.trial_detail import read_trial
 from tuner.spec.margin import LEAST_RUNS
 from tuner.spec.membership import seed_of_trial
 from tuner.storage.database import open_database

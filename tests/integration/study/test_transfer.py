@@ -11,6 +11,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.recorded_studies import record_study
 from tests.support.spaces import with_range
 from tuner.errors import TunerError, UsageError
@@ -56,6 +57,7 @@ def other_study(database: Database, like: StudyDefinition, **changes: object) ->
     return create_or_resume(database, "other", dataclasses.replace(like, **changes), trials=20)  # type: ignore[arg-type]
 
 
+@SQLITE_ALONE
 def test_an_import_holds_everything_and_goes_its_own_way(anywhere: OpenStudy) -> None:
     copy = restore(anywhere.database, archive_of(anywhere), "twin")
     assert read_results(copy).records == read_results(anywhere).records
@@ -192,7 +194,7 @@ def test_fronts_of_others_are_tried_after_the_default_and_only_once(
         space=with_range(space, "learning_rate", high=5e-4),
     )
     said = warm_start_with(new, fronts)
-    waiting = [trial.system_attrs["fixed_params"] for trial in new.optuna.trials]
+    waiting = [space.true(trial.params) for trial in new.optuna.trials]
     assert waiting[0] == new.definition.defaults.as_dict()
     assert 1 < len(waiting) <= 1 + len(fronts[0].records)
     assert len({configuration(params) for params in waiting}) == len(waiting)
@@ -215,6 +217,7 @@ def test_a_warm_start_from_nothing_says_what_is_missing(finished: OpenStudy) -> 
         fronts_of(finished.database, "demo-rmsnorm,")
 
 
+@SQLITE_ALONE
 def test_limits_hold_for_all_trials_from_the_moment_they_are_set(anywhere: OpenStudy) -> None:
     complete = read_results(anywhere).complete
     middle = sorted(record.values[0] for record in complete if record.values)[len(complete) // 2]

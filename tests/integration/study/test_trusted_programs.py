@@ -7,11 +7,13 @@ import dataclasses
 import json
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli_processes import Bench
+from tests.support.databases import SQLITE_ALONE
 from tests.support.programs import program_definition, write_program
 from tuner.data.prepare import prepare
 from tuner.data.task import demo_task
@@ -52,6 +54,7 @@ def hash_of(opened: OpenStudy) -> str:
     return own.sha256
 
 
+@SQLITE_ALONE
 def test_a_command_without_files_runs_only_when_somebody_trusts_it(
     database: Database, tmp_path: Path
 ) -> None:
@@ -66,6 +69,7 @@ def test_a_command_without_files_runs_only_when_somebody_trusts_it(
     assert with_code(opened) is opened, "from now on this user trusts it here"
 
 
+@SQLITE_ALONE
 def test_files_that_are_as_they_were_do_not_vouch_for_the_command(
     database: Database, tmp_path: Path
 ) -> None:
@@ -76,6 +80,7 @@ def test_files_that_are_as_they_were_do_not_vouch_for_the_command(
         with_code(opened)
 
 
+@SQLITE_ALONE
 def test_a_command_in_another_folder_is_another_one(database: Database, tmp_path: Path) -> None:
     """`make` does what the folder's own file says."""
     opened = of_a_stranger(database, tmp_path / "a", "make")
@@ -89,6 +94,7 @@ def test_a_command_in_another_folder_is_another_one(database: Database, tmp_path
         with_code(dataclasses.replace(opened, definition=definition))
 
 
+@SQLITE_ALONE
 def test_who_launches_a_study_file_trusts_it_here(database: Database, tmp_path: Path) -> None:
     definition = program_definition(write_program(tmp_path, QUICK))
     opened = create_or_resume(database, "mine", definition, trials=1)
@@ -98,6 +104,7 @@ def test_who_launches_a_study_file_trusts_it_here(database: Database, tmp_path: 
     assert with_code(opened) is opened
 
 
+@SQLITE_ALONE
 def test_what_others_could_have_written_there_is_no_word(
     database: Database, tmp_path: Path, cache: Path
 ) -> None:
@@ -109,6 +116,7 @@ def test_what_others_could_have_written_there_is_no_word(
         with_code(opened)
 
 
+@SQLITE_ALONE
 def test_a_user_without_a_place_for_caches_can_still_be_told_the_hash(
     database: Database, tmp_path: Path, cache: Path
 ) -> None:
@@ -119,6 +127,7 @@ def test_a_user_without_a_place_for_caches_can_still_be_told_the_hash(
         with_code(opened)
 
 
+@SQLITE_ALONE
 def test_what_it_prints_is_what_the_hash_is_of(database: Database, tmp_path: Path) -> None:
     opened = of_a_stranger(database, tmp_path)
     ((own, content),) = code_of(opened)
@@ -130,17 +139,20 @@ def test_what_it_prints_is_what_the_hash_is_of(database: Database, tmp_path: Pat
     }
 
 
-def test_a_worker_of_another_user_runs_it_once_it_was_told_the_hash(tmp_path: Path) -> None:
+def test_a_worker_of_another_user_runs_it_once_it_was_told_the_hash(
+    tmp_path: Path, cache: Path
+) -> None:
     bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
-    write_program(tmp_path / "program", QUICK)
-    launch = "launch --variant program/study.toml --task demo --cpu --trials 1 --sampler random"
-    mine = {"XDG_CACHE_HOME": str(tmp_path / "mine")}
+    mine = {"XDG_CACHE_HOME": str(cache)}
     theirs = {"XDG_CACHE_HOME": str(tmp_path / "theirs")}
-    launched = bench.run(*launch.split(), "--workers", "1", cores=1, **mine)
-    assert launched.code == 0, launched.err
+    made = program_definition(write_program(tmp_path / "program", QUICK))
+    made = dataclasses.replace(made, data_hash=prepare(demo_task()).data_hash)
+    with closing(open_database(parse_url(bench.url))) as database:
+        opened = create_or_resume(database, "demo-program", made, trials=1)
+        opened.set_policy(SearchPolicy(sampler="random", reruns=0))
+        assert keep_code(database, made) == ()
     worker = ("worker", "--study", "demo-program", "--cpu")
 
-    bench.allow(2, "demo-program")
     refused = bench.run(*worker, cores=1, **theirs)
     assert refused.code == 2
     printed = bench.run("study", "code", "demo-program").out
@@ -148,15 +160,15 @@ def test_a_worker_of_another_user_runs_it_once_it_was_told_the_hash(tmp_path: Pa
     assert '"train.py"' in printed
     assert f"say --trust-code {sha} to 'tuner worker'" in refused.error
     assert bench.run(*worker, "--trust-code", sha, cores=1, **theirs).code == 0
-    bench.allow(3, "demo-program")
+    bench.allow(2, "demo-program")
     assert bench.run(*worker, cores=1, **mine).code == 0, "its launch said so"
-    bench.allow(4, "demo-program")
+    bench.allow(3, "demo-program")
     shutil.rmtree(tmp_path / "theirs")
     kept_alive = bench.run(*worker, "--keep-alive", "--trust", cores=1, **theirs)
     assert kept_alive.code == 0, kept_alive.err
     with bench.database() as database:
         trials = open_study(database, "demo-program").optuna.get_trials(deepcopy=False)
-    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 4
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 3
 
 
 def test_a_launch_does_not_run_its_program_in_a_folder_that_the_database_names(

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.support.drawn_verifications import verify_all
 from tests.support.planned_confirmations import SEEDS, known, last, opened
-from tuner.cli.app import app
+from tuner.config import Choice
 from tuner.errors import UsageError
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
@@ -21,7 +20,6 @@ from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.recommendation import ROUNDS
-from tuner.verdict.runs_model import Choice
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verification_plan import plan_verification, seen_seeds
 from tuner.verdict.verified import verifications_of
@@ -33,7 +31,7 @@ def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(
     studies = opened(unverified)
     plan_verification(studies, top=1, seeds=2)
     before = seen_seeds(unverified)
-    planned = plan_confirmation(studies, seeds=SEEDS, shuffle_seed=1)
+    planned = plan_confirmation(studies, seeds=SEEDS)
     runs = [run for run in verifications_of(studies).runs() if "confirms" in run.plan]
     assert planned.new_runs == len(runs)
     assert planned.missing == ()
@@ -92,27 +90,11 @@ def test_rounds_verify_what_may_be_recommended_and_end(unverified: Database) -> 
     assert "it takes 12" in said[0]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--confirm", "--top", "3"], "--top and --confirm exclude each other"),
-        (["--confirm", "--choose", "expected"], "--choose and --confirm exclude each other"),
-        (["--against", "rmsnorm"], "--against goes with --confirm"),
-        (["--margin", "2%"], "--margin goes with --confirm"),
-        (["--choose", "recommended", "--stop-early"], "exclude each other"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(words: list[str], said: str) -> None:
-    done = CliRunner().invoke(app, ["verify", "--variant", "rmsnorm", *words])
-    assert done.exit_code == 2 or isinstance(done.exception, UsageError)
-    assert said in str(done.exception) + done.output
-
-
 def test_what_an_export_left_of_a_confirmation_is_planned_again_and_completes_it(
     unverified: Database, tmp_path: Path
 ) -> None:
-    studies = opened(unverified)
-    plan_confirmation(studies, seeds=SEEDS, shuffle_seed=1)
+    studies = opened(unverified, "demo-original", "demo-original-2")
+    plan_confirmation(studies, seeds=SEEDS)
     planned = _seeds_of(studies)
     verify_all(studies, known())
     ended = {run.place for run in verifications_of(studies).runs()[: len(planned) * 2 // 5]}

@@ -35,9 +35,8 @@ from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
-from tuner.verdict.confirmed_words import confirmed_lines
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of, runs_of
-from tuner.verdict.reasons import because_of_answer
+from tuner.verdict.reasons import because_of_answer, confirmed_lines
 from tuner.verdict.retune_cost import epochs_of
 from tuner.verdict.same_quality import answer_of
 
@@ -122,9 +121,17 @@ def confirmed(study: OpenStudy, run: Any = faster) -> dict[str, Any]:
     return present(confirmation_of(snapshot(study))).as_dict()
 
 
-def test_a_confirmation_tests_against_it_and_says_so(cut: Archive, tmp_path: Path) -> None:
-    study = opened(cut, tmp_path)
-    told = confirmed(study)
+@pytest.fixture(scope="module")
+def shown(cut: Archive, tmp_path_factory: pytest.TempPathFactory) -> OpenStudy:
+    """A study whose recommendation is confirmed."""
+    study = opened(cut, tmp_path_factory.mktemp("shown"))
+    confirmed(study)
+    return study
+
+
+def test_a_confirmation_tests_against_it_and_says_so(shown: OpenStudy) -> None:
+    study = shown
+    told = present(confirmation_of(snapshot(study))).as_dict()
     assert told["test"]["no_worse"] is True
     assert told["test"]["missed"] == [0, 0]
     assert 0.2 < told["test"]["time_ratio"]["estimate"] < 0.3
@@ -174,11 +181,9 @@ def test_where_the_default_converged_a_run_that_is_cut_off_stays_a_miss(
 
 
 def test_a_level_and_a_comparison_name_it(
-    cut: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shown: OpenStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study = opened(cut, tmp_path)
-    confirmed(study)
-    now = snapshot(study)
+    now = snapshot(shown)
     (level,) = registered_levels(groups_of([now]))
     assert level.cut_off
     assert level.as_dict()["cut_off"] is True
@@ -238,12 +243,10 @@ def test_it_is_not_among_the_configurations_that_converged(cut: Archive, tmp_pat
 
 
 def test_a_confirmed_level_stays_once_a_trial_of_the_default_converges(
-    cut: Archive, tmp_path: Path
+    shown: OpenStudy, tmp_path: Path
 ) -> None:
-    study = opened(cut, tmp_path)
-    confirmed(study)
-    (before,) = registered_levels(groups_of([snapshot(study)]))
-    archive = archive_of(study)
+    (before,) = registered_levels(groups_of([snapshot(shown)]))
+    archive = archive_of(shown)
     number = len(archive.records)
     again = run_of(archive, archive.records[0], number, (9.0, 1.0))
     converged = dataclasses.replace(again.recorded, converged=True, stopped_by="converged")
@@ -257,10 +260,8 @@ def test_a_confirmed_level_stays_once_a_trial_of_the_default_converges(
     assert (after.mql, after.runs) == (before.mql, before.runs)
 
 
-def test_what_shows_the_gain_says_what_it_is_held_against(cut: Archive, tmp_path: Path) -> None:
-    study = opened(cut, tmp_path)
-    confirmed(study)
-    now = snapshot(study)
+def test_what_shows_the_gain_says_what_it_is_held_against(shown: OpenStudy) -> None:
+    now = snapshot(shown)
     assert (
         ", where its limit cuts it off), and " in present(epochs_of(confirmation_of(now))).sentence
     )

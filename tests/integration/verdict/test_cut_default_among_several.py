@@ -18,9 +18,8 @@ from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of
-from tuner.study.group import open_group
 from tuner.study.open import OpenStudy, open_study
-from tuner.study.snapshot import snapshot
+from tuner.study.snapshot import open_group, snapshot
 from tuner.study.transfer import restore
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import compare

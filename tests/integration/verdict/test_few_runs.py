@@ -22,8 +22,7 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict import same_quality
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
-from tuner.verdict.confirmed_words import confirmed_sentence
-from tuner.verdict.reasons import because_of_answer
+from tuner.verdict.reasons import because_of_answer, confirmed_sentence
 from tuner.verdict.recommendation import model_of
 from tuner.verdict.same_quality import Answer, answer_of, offered
 

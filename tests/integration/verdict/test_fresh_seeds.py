@@ -8,9 +8,9 @@ from tests.support.recorded_studies import record_group, record_study
 from tuner.spec.membership import seed_of_trial
 from tuner.storage.database import Database
 from tuner.storage.queue.verifications import planned_seeds
-from tuner.study.group import searches_of
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import read_results
+from tuner.study.snapshot import searches_of
 from tuner.verdict.verification_plan import fresh_seeds, plan_verification, seen_seeds
 from tuner.verdict.verified import verifications_of
 

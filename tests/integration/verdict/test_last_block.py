@@ -22,7 +22,7 @@ from tuner.launch.retune_agreement import agreement
 from tuner.launch.retune_request import RetuneRequest
 from tuner.report.terminal.verification import print_verified
 from tuner.spec.definition import differences
-from tuner.spec.study_settings import StudySettings
+from tuner.spec.policy import StudySettings
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.verifications import is_confirmation
 from tuner.storage.records import TrialResult
@@ -36,8 +36,8 @@ from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation import runs_to_learn_from
 from tuner.verdict.confirmation_plan import plan_confirmation
-from tuner.verdict.confirmed_words import CHOSEN_ON_TEST, LAST_BLOCK_KEPT, confirmed_sentence
 from tuner.verdict.known_runs import runs_of
+from tuner.verdict.reasons import CHOSEN_ON_TEST, LAST_BLOCK_KEPT, confirmed_sentence
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in

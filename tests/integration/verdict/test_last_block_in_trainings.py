@@ -64,7 +64,6 @@ def test_only_a_run_of_a_confirmation_records_anything_of_the_last_block(tmp_pat
     params = snapshot(study).record(0).params
     plans: tuple[dict[str, Any], ...] = (
         {"seeds": 1, "top": 1, "looks": [], "picks": {}, "choice": "front"},
-        {"kind": "ablation", "seeds": 1, "looks": []},
         {
             "kind": CONFIRMATION,
             "confirms": {study.name: StoredFrozen(default=0, margin=0.01, known=2).model_dump()},
@@ -78,22 +77,19 @@ def test_only_a_run_of_a_confirmation_records_anything_of_the_last_block(tmp_pat
         queue.add(interleaved([[turn]], first=place, plan=plan | {"shuffle_seed": place}))
     Worker([study], device, train, sources=(VerificationSource,), name="verifier").run()
     trials = [dict(trial.user_attrs) for trial in study.optuna.get_trials()]
-    round_, ablation, confirmed = (
-        run.result.recorded.to_flat() for run in queue.runs() if run.result
-    )
+    round_, confirmed = (run.result.recorded.to_flat() for run in queue.runs() if run.result)
     database.close()
     assert len(trials) == 2
-    for flat in (*trials, round_, ablation):
+    for flat in (*trials, round_):
         assert _blocks(flat) == ["1", "2", "3"]
         assert "test_block_mql/4" not in json.dumps(flat)
-    for flat in (round_, ablation):
-        parts = [flat[f"test_block_mql/{number}"] for number in (1, 2, 3)]
-        assert flat["test_mql"] == pytest.approx(statistics.fmean(parts))
+    parts = [round_[f"test_block_mql/{number}"] for number in (1, 2, 3)]
+    assert round_["test_mql"] == pytest.approx(statistics.fmean(parts))
     assert _blocks(confirmed) == ["4"]
     assert confirmed["test_mql"] == pytest.approx(confirmed["test_block_mql/4"])
     # One seed trains one network, whatever of it is scored.
     again = present(run_job(dataclasses.replace(jobs[-1], confirms=False), data)).recorded
-    assert (jobs[-1].seed, jobs[-1].confirms) == (9, True)
+    assert (jobs[-1].seed, jobs[-1].confirms) == (8, True)
     assert confirmed["val_mql"] == again.val_mql
     assert set(again.block_test_mql) == {"1", "2", "3"}
 

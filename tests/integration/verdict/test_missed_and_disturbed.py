@@ -21,7 +21,7 @@ from tests.support.repeated_configurations import (
     run_of,
     twice_and_faster,
 )
-from tuner.config import StopReason
+from tuner.config import Choice, StopReason
 from tuner.record import Recorded
 from tuner.report.study_status import status_of
 from tuner.report.terminal.tables import print_status
@@ -36,7 +36,6 @@ from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.retune_cost import cost_sentence, costs
-from tuner.verdict.runs_model import Choice
 from tuner.verdict.verification_plan import plan_verification
 
 SEEDS = 12
@@ -96,22 +95,15 @@ def test_a_confirmation_that_failed_and_in_which_the_default_missed_leaves_the_d
     assert answer(study).default_stands
 
 
-@pytest.mark.parametrize(
-    ("instead", "how"), [(missed, "epoch limit"), (failed_by_the_machine, "error")]
-)
 def test_status_says_that_all_runs_of_a_confirmation_missed(
-    archive: Archive,
-    tmp_path: Path,
-    instead: Callable[[TrialJob], TrialResult],
-    how: str,
-    capsys: pytest.CaptureFixture[str],
+    archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = opened(archive, tmp_path)
     plan_confirmation([study], seeds=SEEDS)
     print_status([study])
     assert "missed" not in capsys.readouterr().out, "none has run"
-    verify_all([study], lambda job: instead(job) if job.number else known(mql=0.8)(job))
-    what = f"{SEEDS} of {SEEDS} runs on fresh seeds missed ({how} {SEEDS})"
+    verify_all([study], lambda job: (failed_by_the_machine if job.number else known(mql=0.8))(job))
+    what = f"{SEEDS} of {SEEDS} runs on fresh seeds missed (error {SEEDS})"
     assert status_of(study)["all_missed"] == [{"trial": REPEATED, "what": what}]
     print_status([study])
     assert f"{study.name}: trial {REPEATED}: {what}\n" in capsys.readouterr().out
@@ -132,13 +124,10 @@ def test_status_says_it_of_a_verification_and_not_where_a_run_counts(
     assert "6 of 6 runs on fresh seeds missed (epoch limit 6); trial" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("number", [0, REPEATED])
-def test_an_error_of_the_machine_bars_no_configuration(
-    archive: Archive, tmp_path: Path, number: int
-) -> None:
+def test_an_error_of_the_machine_bars_no_configuration(archive: Archive, tmp_path: Path) -> None:
     study = opened(archive, tmp_path)
     plan_verification([study], top=4, seeds=6, choice=Choice.RECOMMENDED)
-    verify_all([study], once(number, failed_by_the_machine, 0.5))
+    verify_all([study], once(REPEATED, failed_by_the_machine, 0.5))
     assert {0, REPEATED} <= candidates_of(snapshot(study))
     assert answer(study).chosen.trial == REPEATED
 
@@ -178,13 +167,12 @@ def test_of_disturbed_timings_the_time_is_unknown_and_the_level_is_reached(
     )
 
 
-@pytest.mark.parametrize("mql", [0.0, -1.0])
 def test_an_mql_of_nothing_has_no_ratio_and_everything_is_shown(
-    archive: Archive, tmp_path: Path, mql: float
+    archive: Archive, tmp_path: Path
 ) -> None:
     study = opened(archive, tmp_path)
     plan_confirmation([study], seeds=SEEDS)
-    verify_all([study], lambda job: drawn_result(job, mql=mql, sd_mql=0.0))
+    verify_all([study], lambda job: drawn_result(job, mql=0.0, sd_mql=0.0))
     report = compare([snapshot(study)])
     assert report.confirmed[0].sentence.endswith(
         "on 12 untouched seeds: their MQLs have no ratio; so nothing is said of its time"

@@ -10,8 +10,7 @@ from tests.support.drawn_verifications import drawn_result, verify_all
 from tests.support.planned_confirmations import SEEDS, known, last, opened
 from tuner.storage.database import Database
 from tuner.storage.records import TrialResult
-from tuner.study.group import open_group
-from tuner.study.snapshot import snapshot
+from tuner.study.snapshot import open_group, snapshot
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation_plan import plan_confirmation

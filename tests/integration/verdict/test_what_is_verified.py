@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.drawn_verifications import DEVICE, verify_all
 from tests.support.planned_confirmations import known
+from tuner.config import Choice
 from tuner.launch import DeviceChoice, verification
-from tuner.launch.outcome import Outcome
+from tuner.launch.request import Outcome
 from tuner.launch.verification import VerificationRequest
 from tuner.launch.where import Where
 from tuner.storage.database import Database
@@ -21,7 +22,6 @@ from tuner.verdict import verification_plan
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.picks import picks, picks_of
 from tuner.verdict.recommendation import ROUNDS
-from tuner.verdict.runs_model import Choice
 from tuner.verdict.verified import verifications_of, verified_in
 
 SEEDS = 5
@@ -89,7 +89,6 @@ def test_a_knee_that_nobody_would_recommend_runs_in_one_round(
     ("study", "asked"),
     [
         ("demo-simple", {}),
-        ("demo-rmsnorm", {"stop_early": True}),
         ("demo-rmsnorm", {"choice": Choice.FRONT}),
     ],
 )

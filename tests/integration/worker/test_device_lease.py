@@ -86,7 +86,7 @@ def test_a_worker_that_finds_nothing_to_do_gives_it_up_to_who_waits(
         pass
     assert stranger.advance(OTHER)[0] is not None
     worker = Worker([opened], DEVICE, result_of, name="ann", lease=lease)
-    with worker._desk.taken():
+    with worker._desk:
         worker._idle(0.0)
     assert stranger.advance(OTHER)[0] is None
 

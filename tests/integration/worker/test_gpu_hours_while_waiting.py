@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.device_hours import hours_of, plan_runs
 from tests.support.drawn_verifications import DEVICE, drawn_result
 from tuner.spec.policy import SearchPolicy
@@ -56,6 +57,7 @@ def quick(job: TrialJob) -> TrialResult | None:
     return None if job.should_stop() is not None else drawn_result(job, seconds=0.1)
 
 
+@SQLITE_ALONE
 def test_a_verification_run_that_only_waited_is_not_cut(study: OpenStudy) -> None:
     hours = limited(study, WAIT_S * 0.7)
     plan_runs(study, 1)
@@ -65,6 +67,7 @@ def test_a_verification_run_that_only_waited_is_not_cut(study: OpenStudy) -> Non
     assert hours.spent_s() < WAIT_S * 0.5
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize("verify", [False, True])
 def test_what_was_handed_back_after_a_wait_costs_what_it_had_its_device_for(
     study: OpenStudy, verify: bool

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_processes import STUDY, Bench
+from tests.support.databases import SQLITE_ALONE
 from tests.support.in_process_worker import DEVICE, result_of
 from tests.support.paths import REPOSITORY
 from tests.support.postgres_cluster import Cluster
@@ -35,6 +36,7 @@ def joined(study: OpenStudy, worker: str, host: str, **changes: object) -> None:
     study.roster.join(worker, host=host, pid=1, device="CPU core 0", device_uuid="u", facts=facts)
 
 
+@SQLITE_ALONE
 def test_versions_that_have_not_worked_here_are_said_before_the_first_claim(
     study: OpenStudy, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -52,6 +54,7 @@ def test_versions_that_have_not_worked_here_are_said_before_the_first_claim(
     assert not caplog.messages
 
 
+@SQLITE_ALONE
 def test_the_status_says_what_tells_hosts_apart(study: OpenStudy) -> None:
     joined(study, "ann", "one")
     joined(study, "ann2", "one")
@@ -66,6 +69,7 @@ def test_the_status_says_what_tells_hosts_apart(study: OpenStudy) -> None:
     assert {each["torch_version"] for each in status["hosts"]} == {"2.11.0", "2.13.0"}
 
 
+@SQLITE_ALONE
 def test_what_is_not_known_of_a_host_is_no_difference(study: OpenStudy) -> None:
     study.roster.join("ann", host="old", pid=1, device="CPU core 0", device_uuid="u")
     others = [facts for _, facts in study.roster.hosts()]

@@ -17,6 +17,7 @@ from tuner.devices import CpuCores
 from tuner.report.study_status import status_of
 from tuner.search.bounds import FinishedTrial, Stopping
 from tuner.search.pruning import Pruner
+from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.queue.epochs import EpochRow
@@ -131,9 +132,9 @@ def test_a_finished_trial_is_read_once_however_many_trials_come_after_it(
 ) -> None:
     read: list[int] = []
 
-    def noted(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:
+    def noted(trial: FrozenTrial, definition: StudyDefinition) -> TrialRecord:
         read.append(trial.number)
-        return record_of(trial, objectives)
+        return record_of(trial, definition)
 
     monkeypatch.setattr("tuner.worker.trial_source.record_of", noted)
     pruning, policy = StudyPruning(searched.study), SearchPolicy()

@@ -73,19 +73,18 @@ def test_a_device_that_fails_every_trial_is_left_alone_with_a_line(bench: Bench)
     tried, made_ready = bench.trials()[:2], bench.trials()[2:]
     assert tried == [(number, "FAIL") for number in range(2)]  # once each, and it has its reason
     assert made_ready == [(2, "WAITING")]
-    assert worked(bench, "xx" + 8 * "o").code == 0  # another command begins anew
 
 
 def test_a_device_that_works_in_between_goes_on_and_keeps_open_what_it_needs(bench: Bench) -> None:
     """With a success in each process it may fail as often as there are trials."""
-    ended = worked(bench, "xo" * 3 + "o" * 4, gpu="free")
+    ended = worked(bench, "xo" * 2 + "o" * 6, gpu="free")
     assert ended.code == 0, ended.err
     assert [state for _, state in bench.trials()] == [
-        *(["FAIL", "COMPLETE"] * 3),
-        *(["COMPLETE"] * 4),
+        *(["FAIL", "COMPLETE"] * 2),
+        *(["COMPLETE"] * 6),
     ]
     first, *later = processes(bench)
-    assert [descriptors for descriptors, _ in later] == [first[0] + 1] * 3  # its GPU assignment
+    assert [descriptors for descriptors, _ in later] == [first[0] + 1] * 2  # its GPU assignment
     assert len({tuple(words) for _, words in later}) == 1
 
 
@@ -111,6 +110,3 @@ def test_a_supervised_worker_may_hear_later_what_it_works_at(bench: Bench) -> No
     (bench.folder / "told").write_text("tiny-small\n")
     assert worked(bench, "o" * 10, *supervised, study="-").code == 0
     assert bench.trials() == [(number, "COMPLETE") for number in range(10)]
-    alone = worked(bench, "o", study="-")
-    assert alone.code == UsageError.exit_code, "one on its own goes on in processes of its own"
-    assert "'-'" in alone.err

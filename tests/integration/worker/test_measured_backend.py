@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import OperationalError
 
+from tests.support.databases import SQLITE_ALONE
 from tests.support.in_process_worker import result_of
 from tests.support.small_study import definition
 from tuner.config import Backend
@@ -23,14 +25,11 @@ from tuner.storage.schema import backend_choices, forget_study
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.job import TrialJob
 from tuner.worker.loop import Worker
-from tuner.worker.work_source import BackendChoices, MeasuredBackend, MeasuredFor
+from tuner.worker.work_source import MeasuredBackend
 
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA Example", number=0)
 EAGER = BackendChoice(backend=Backend.EAGER, reason="it waits", epoch_s={"eager": 0.5})
 GRAPH = BackendChoice(backend=Backend.GRAPH, epoch_s={"graph": 0.25, "eager": 0.5})
-SIZES = MeasuredFor(
-    sizes={"hidden_size": 8, "batch_size": 64}, device_model="NVIDIA Example", torch_version="2"
-)
 
 
 def own(**training: Any) -> StudyDefinition:
@@ -46,29 +45,27 @@ def study_of(database: Database, given: StudyDefinition, name: str = "own") -> O
     return opened
 
 
-def choices_of(opened: OpenStudy) -> BackendChoices:
-    return BackendChoices(opened.database.engine, opened.study_id)
+def asked_of(opened: OpenStudy, sizes: str = "8, 64 on an example with 2") -> MeasuredBackend:
+    return MeasuredBackend(opened.database.engine, opened.study_id, sizes)
 
 
 def test_the_first_measurement_counts_for_everybody(study: OpenStudy) -> None:
-    choices = choices_of(study)
-    assert choices.of(SIZES) is None
-    assert choices.settle(SIZES, GRAPH) == GRAPH
-    assert choices.settle(SIZES, EAGER) == GRAPH
-    assert choices.of(SIZES) == GRAPH
-    assert choices.of(replace(SIZES, device_model="another")) is None
-    assert choices.of(replace(SIZES, torch_version="3")) is None
-    assert choices.of(replace(SIZES, sizes={"hidden_size": 16, "batch_size": 64})) is None
-    assert BackendChoices(study.database.engine, study.study_id + 1).of(SIZES) is None
+    asked = asked_of(study)
+    assert asked.known() is None
+    assert asked.settle(GRAPH) == GRAPH
+    assert asked.settle(EAGER) == GRAPH
+    assert asked_of(study).known() == GRAPH
+    assert asked_of(study, "others").known() is None
+    assert replace(asked, study_id=study.study_id + 1).known() is None
 
 
 def test_many_that_measure_at_once_agree(study: OpenStudy) -> None:
-    choices, ready, counted = choices_of(study), threading.Barrier(8), []
+    asked, ready, counted = asked_of(study), threading.Barrier(8), []
 
     def measure(number: int) -> None:
         mine = replace(EAGER, epoch_s={"eager": float(number)})
         ready.wait()
-        counted.append(choices.settle(SIZES, mine))
+        counted.append(asked.settle(mine))
 
     threads = [threading.Thread(target=measure, args=(number,)) for number in range(8)]
     for each in threads:
@@ -76,9 +73,10 @@ def test_many_that_measure_at_once_agree(study: OpenStudy) -> None:
     for each in threads:
         each.join()
     assert len(counted) == 8
-    assert set(counted) == {choices.of(SIZES)}
+    assert set(counted) == {asked.known()}
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize(
     "stored",
     [
@@ -91,30 +89,33 @@ def test_many_that_measure_at_once_agree(study: OpenStudy) -> None:
     ],
 )
 def test_what_a_stranger_stored_is_measured_anew(study: OpenStudy, stored: str) -> None:
-    choices = choices_of(study)
-    choices.settle(SIZES, GRAPH)
+    asked = asked_of(study)
+    asked.settle(GRAPH)
     with study.database.engine.begin() as connection:
         connection.execute(update(backend_choices).values(choice=stored))
-    assert choices.of(SIZES) is None
-    assert choices.settle(SIZES, EAGER) == EAGER
+    assert asked.known() is None
+    assert asked.settle(EAGER) == EAGER
 
 
+@SQLITE_ALONE
 def test_a_reason_is_harmless_where_it_is_read(study: OpenStudy) -> None:
-    choices = choices_of(study)
-    choices.settle(SIZES, replace(EAGER, reason="\x1b]0;x"))
-    found = choices.of(SIZES)
+    asked = asked_of(study)
+    asked.settle(replace(EAGER, reason="\x1b]0;x"))
+    found = asked.known()
     assert found is not None
     assert "\x1b" not in found.reason
 
 
+@SQLITE_ALONE
 def test_choices_go_with_their_study(study: OpenStudy) -> None:
-    choices_of(study).settle(SIZES, GRAPH)
+    asked_of(study).settle(GRAPH)
     with study.database.engine.begin() as connection:
         forget_study(connection, study.study_id)
         query = select(func.count()).select_from(backend_choices)
         assert connection.execute(query).scalar_one() == 0
 
 
+@SQLITE_ALONE
 def test_each_size_is_measured_once_and_the_trials_after_it_are_told(database: Database) -> None:
     opened = study_of(database, own())
     seen: list[tuple[tuple[Any, ...], BackendChoice | None]] = []
@@ -135,6 +136,7 @@ def test_each_size_is_measured_once_and_the_trials_after_it_are_told(database: D
     assert {choice for sizes, choice in seen if choice is not None} <= {EAGER}
 
 
+@SQLITE_ALONE
 def test_nothing_is_asked_for_where_nothing_is_measured(database: Database) -> None:
     h = own().defaults
     cases: list[tuple[StudyDefinition, Gpu | CpuCores]] = [
@@ -145,23 +147,27 @@ def test_nothing_is_asked_for_where_nothing_is_measured(database: Database) -> N
     for number, (given, device) in enumerate(cases):
         opened = study_of(database, given, f"study-{number}")
         asked = MeasuredBackend.of(opened, device, h)
-        assert asked.choices is None
         assert asked.known() is None
         assert asked.settle(EAGER) == EAGER
-        assert choices_of(opened).of(asked.measured_for) is None
+        assert asked_of(opened, asked.measured_for).known() is None
 
 
-def test_rates_and_decays_are_no_sizes() -> None:
-    h = own().defaults
-    first = MeasuredFor.of(h, "a GPU", "2.11")
-    assert first == MeasuredFor.of(replace(h, learning_rate=0.5, weight_decay=0.1), "a GPU", "2.11")
-    assert first.key != MeasuredFor.of(replace(h, batch_size=1), "a GPU", "2.11").key
+@SQLITE_ALONE
+def test_rates_and_decays_are_no_sizes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, h = study_of(database, own()), own().defaults
+    first = MeasuredBackend.of(opened, GPU, h)
+    assert first == MeasuredBackend.of(opened, GPU, replace(h, learning_rate=0.5, weight_decay=0.1))
+    assert first != MeasuredBackend.of(opened, GPU, replace(h, batch_size=1))
+    assert first != MeasuredBackend.of(opened, replace(GPU, name="another"), h)
     named = replace(h, own={"norm": "layer", "depth": 2, "alpha": 0.5, "wide": True})
-    found = MeasuredFor.of(named, "a GPU", "2.11").sizes
+    found = json.loads(MeasuredBackend.of(opened, GPU, named).measured_for)["sizes"]
     assert (found["norm"], found["wide"], found["depth"]) == ("layer", True, 2)
     assert "alpha" not in found
+    monkeypatch.setattr("tuner.worker.work_source.torch_version", lambda: "3")
+    assert first != MeasuredBackend.of(opened, GPU, h)
 
 
+@SQLITE_ALONE
 def test_while_the_database_is_away_what_was_measured_counts(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,6 +176,6 @@ def test_while_the_database_is_away_what_was_measured_counts(
     def away(*_: object) -> BackendChoice:
         raise OperationalError("INSERT", {}, Exception("connection refused"))
 
-    monkeypatch.setattr(BackendChoices, "settle", away)
+    monkeypatch.setattr(MeasuredBackend, "_stored", away)
     assert asked.settle(EAGER) == EAGER
     assert "the backend is measured again" in caplog.text

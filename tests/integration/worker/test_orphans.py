@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.support.cli_processes import wait_for
 from tests.support.forked_cli import python_path
@@ -19,10 +18,7 @@ from tests.support.paths import SCRIPTS
 SCRIPT = SCRIPTS / "orphan_worker.py"
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(
-    tmp_path: Path, stopped: bool
-) -> None:
+def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(tmp_path: Path) -> None:
     note = tmp_path / "worker"
     # In a session of its own: in the suite's, whoever inherits the worker may be a link of its
     # group to the session.
@@ -36,9 +32,8 @@ def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(
     try:
         number = wait_for(lambda: note.exists() and note.read_text(), "the worker's start")
         worker = psutil.Process(int(number))
-        if stopped:
-            worker.suspend()
-            wait_for(lambda: stopped_wholly(worker), "the worker to be stopped")
+        worker.suspend()
+        wait_for(lambda: stopped_wholly(worker), "the worker to be stopped")
         supervisor.send_signal(signal.SIGKILL)
         supervisor.wait()
         wait_for(lambda: gone(worker), "the worker's end")

@@ -4,10 +4,13 @@ so long, whoever made what ready before."""
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from tests.support.claims import trial_states
+from tests.support.databases import SQLITE_ALONE
 from tests.support.drawn_verifications import DEVICE as EXAMPLE
 from tests.support.drawn_verifications import drawn_result
 from tests.support.in_process_worker import DEVICE, result_of
@@ -19,6 +22,7 @@ from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
 from tuner.verdict.round_allowances import ALLOWANCE
 from tuner.verdict.verified import verifications_of
+from tuner.worker import trial_source
 from tuner.worker.loop import Worker
 from tuner.worker.verification_source import VerificationSource
 
@@ -57,7 +61,8 @@ def of_ten_seconds(job: TrialJob) -> TrialResult:
     return replace(result, recorded=replace(result.recorded, total_s=10.0))
 
 
-@pytest.mark.parametrize(("may_take_s", "trials"), [(25.0, 3), (30.0, 3), (30.5, 4), (500.0, 6)])
+@SQLITE_ALONE
+@pytest.mark.parametrize(("may_take_s", "trials"), [(30.0, 3), (30.5, 4)])
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_no_trial_begins_once_the_time_of_its_search_is_spent(
     study: OpenStudy, may_take_s: float, trials: int, lanes: int
@@ -71,7 +76,8 @@ def test_no_trial_begins_once_the_time_of_its_search_is_spent(
         return of_ten_seconds(job)
 
     with pytest.MonkeyPatch.context() as patch:  # as if they had taken as long as they say
-        patch.setattr("tuner.worker.trial_source.TrialTimes.took_s", 10.0)
+        had = "tuner.worker.work_source.Piece.had_s"
+        patch.setattr(had, lambda piece: 0.0 if piece._since is None else 10.0)
         Worker([study], DEVICE, run, name="ann", lanes=lanes).run()
     assert begun == list(range(trials))
     counts = study.ledger.counts()
@@ -115,3 +121,70 @@ def test_runs_that_have_no_time_left_are_taken_off_the_plan(study: OpenStudy) ->
     ] * 2
     assert queue.spent_s("s") == pytest.approx(30.0)
     assert queue.counts().left == 0
+
+
+@SQLITE_ALONE
+def test_a_capped_training_ends_at_so_many_times_the_default(study: OpenStudy) -> None:
+    study.ledger.set_budget(12)
+    study.set_policy(SearchPolicy(sampler="random", cap=1.5))
+    default = study.definition.defaults.as_dict()
+    for _ in range(3):  # beside the one that is there from the beginning
+        study.enqueue(default)
+    limits: list[float | None] = []
+    times = iter((2.0, 4.0, 3.0, 9.0, *[1.0] * 8))
+
+    def run(job: TrialJob) -> TrialResult:
+        limits.append(job.definition.training.time_limit_s)
+        result, seconds = result_of(job), next(times)
+        recorded = replace(result.recorded, wall_clock_s=seconds, converged=seconds < 9.0)
+        return replace(result, recorded=recorded)
+
+    Worker([study], DEVICE, run, name="ann").run()
+    assert limits[:4] == [None] * 4, "runs of the default are never capped"
+    # 1.5 times the median of 2, 4 and 3 s: the run that did not converge does not count.
+    assert limits[4:] == [4.5] * 5 + [None] + [4.5] * 2, "every tenth goes to its end"
+    assert study.definition.training.time_limit_s is None
+
+
+@SQLITE_ALONE
+def test_there_is_no_cap_where_the_default_never_converged(study: OpenStudy) -> None:
+    study.ledger.set_budget(6)
+    study.set_policy(SearchPolicy(sampler="random", cap=1.5))
+    for _ in range(3):
+        study.enqueue(study.definition.defaults.as_dict())
+    limits: list[float | None] = []
+
+    def run(job: TrialJob) -> TrialResult:
+        limits.append(job.definition.training.time_limit_s)
+        result = result_of(job)
+        cut = replace(result.recorded, stopped_by="epoch_limit", converged=False)
+        return replace(result, recorded=cut)
+
+    Worker([study], DEVICE, run, name="ann").run()
+    assert limits == [None] * 6
+
+
+@SQLITE_ALONE
+def test_a_cap_needs_three_times_of_the_default_and_a_database(
+    study: OpenStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.ledger.set_budget(5)
+    policy = SearchPolicy(sampler="random", cap=1.5)
+    study.set_policy(policy)
+    for _ in range(3):
+        study.enqueue(study.definition.defaults.as_dict())
+    times = iter((2.0, None, 0.0, 4.0, 1.0))
+
+    def run(job: TrialJob) -> TrialResult:
+        assert job.definition == study.definition, "a damaged time says nothing of the default"
+        result = result_of(job)
+        return replace(result, recorded=replace(result.recorded, wall_clock_s=next(times)))
+
+    Worker([study], DEVICE, run, name="ann").run()
+    (*_, last) = study.optuna.get_trials()
+    monkeypatch.setattr(trial_source, "LEAST_DEFAULTS", 2)
+    limited = trial_source.capped(study, [study], last, policy)
+    assert limited.training.time_limit_s == pytest.approx(4.5)
+    away = OperationalError("", None, Exception())
+    monkeypatch.setattr(trial_source, "_usual_s", Mock(side_effect=away))
+    assert trial_source.capped(study, [study], last, policy) == study.definition

@@ -3,6 +3,8 @@ made ready meanwhile, and what becomes of it when that process ends."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +27,8 @@ from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrainerLostError
+from tuner.worker.heartbeat import STARTING, Beat
+from tuner.worker.heartbeat import TRAINER as TRAINER_LIFE
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
 from tuner.worker.process import StopFlag
@@ -36,12 +40,24 @@ TRAINER = (sys.executable, str(SCRIPTS / "pretend_trainer.py"))
 PATIENCE_S = 60.0
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainerProcess]:
+    """One process for all tests that leave it alive, at work in a folder with locks of its own."""
+    place = tmp_path_factory.mktemp("trainer")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("TUNER_LOCK_DIR", str(place.with_name("locks-of-trainers")))
+        with trainer() as run:
+            yield run
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the trainers of a test are at work, with locks of their own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
-    return tmp_path
+def folder(shared: TrainerProcess) -> Iterator[Path]:
+    """Where the trainers of a test are at work, empty."""
+    place = Path.cwd()
+    yield place
+    for path in place.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextmanager
@@ -73,7 +89,7 @@ def parameters(opened: OpenStudy) -> list[dict[str, object]]:
 
 
 def test_the_next_trial_is_ready_when_the_last_one_ends_and_no_two_train_at_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, shared: TrainerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = TrialTimes.asked
 
@@ -84,8 +100,8 @@ def test_the_next_trial_is_ready_when_the_last_one_ends_and_no_two_train_at_once
 
     monkeypatch.setattr(TrialTimes, "asked", tells)
     Path("asked").touch()
-    with study(folder, "first", 20) as opened, trainer() as run:
-        worker(opened, run).run()
+    with study(folder, "first", 20) as opened:
+        worker(opened, shared).run()
         trials = opened.optuna.trials
         assert [trial.state.name for trial in trials] == ["COMPLETE"] * 20
         assert opened.ledger.counts().finished == 20
@@ -104,36 +120,37 @@ def test_the_next_trial_is_ready_when_the_last_one_ends_and_no_two_train_at_once
     assert sum(each.get("suggest_wait_s") == 0 for each in later) >= 15
     assert min(each["suggest_s"] for each in later) > 0
     Path("asked").write_text("")
-    with study(folder, "again", 20) as opened, trainer() as run:
-        worker(opened, run).run()
+    with study(folder, "again", 20) as opened:
+        worker(opened, shared).run()
         assert parameters(opened) == first
 
 
-def test_a_worker_that_is_told_to_stop_hands_back_both_trials(folder: Path) -> None:
+def test_a_worker_that_is_told_to_stop_hands_back_both_trials(
+    folder: Path, shared: TrainerProcess
+) -> None:
     stop = StopFlag()
-    with study(folder, "stopped", 20) as opened, trainer() as run:
-        ends = _once(lambda: opened.ledger.counts().finished >= 2, stop.set)
-        worker(opened, run, stop).run()
+    Path("hold-2").touch()
+    with study(folder, "stopped", 20) as opened:
+        ends = _once(lambda: len(opened.optuna.trials) == 4, stop.set)
+        worker(opened, shared, stop).run()
         ends.join()
         states = [trial.state.name for trial in opened.optuna.trials]
-        # The one that was made ready, and the one that trained, unless that was at its end.
-        assert states.count("WAITING") in (1, 2)
-        assert set(states) == {"COMPLETE", "WAITING"}
+        # The one that trained, and the one that was made ready meanwhile.
+        assert states == ["COMPLETE", "COMPLETE", "WAITING", "WAITING"]
         assert opened.roster.working() == ()
 
 
-@pytest.mark.parametrize("number", [0, 3])
 def test_a_trainer_that_is_killed_costs_one_trial_an_attempt_and_nothing_else(
-    folder: Path, number: int
+    folder: Path, shared: TrainerProcess
 ) -> None:
+    number = 3
     Path(f"kill-{number}").touch()
     with study(folder, "killed", 6) as opened:
         with trainer() as run, pytest.raises(TrainerLostError, match="was ended by SIGKILL"):
             worker(opened, run).run()
         trials = opened.optuna.trials
         assert [each.state.name for each in trials[number:]] == ["WAITING", "WAITING"]
-        with trainer() as run:
-            worker(opened, run).run()
+        worker(opened, shared).run()
         trials = opened.optuna.trials
         assert [each.state.name for each in trials] == ["COMPLETE"] * 6
         assert opened.ledger.counts().finished == 6
@@ -145,7 +162,7 @@ def test_a_trainer_that_is_killed_costs_one_trial_an_attempt_and_nothing_else(
 
 
 def test_a_trainer_that_measured_a_backend_is_told_which_one_counts(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, shared: TrainerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker answers in the middle of a training, and knows what was measured before."""
     first: list[BackendChoice] = []
@@ -156,8 +173,8 @@ def test_a_trainer_that_measured_a_backend_is_told_which_one_counts(
 
     monkeypatch.setattr(MeasuredBackend, "settle", settle)
     (folder / "measures").touch()
-    with study(folder, "measured", 3) as opened, trainer() as run:
-        worker(opened, run).run()
+    with study(folder, "measured", 3) as opened:
+        worker(opened, shared).run()
         assert [each.state.name for each in opened.optuna.trials] == ["COMPLETE"] * 3
     assert [each.reason for each in first] == [f"measured by trial {n}" for n in range(3)]
     assert (folder / "backends").read_text().splitlines() == ["measured by trial 0"] * 3
@@ -165,14 +182,14 @@ def test_a_trainer_that_measured_a_backend_is_told_which_one_counts(
 
 @pytest.mark.parametrize("given_up", [False, True])
 def test_what_it_waited_for_the_lock_of_its_device_costs_no_device_hours(
-    folder: Path, given_up: bool
+    folder: Path, shared: TrainerProcess, given_up: bool
 ) -> None:
     stop = StopFlag()
-    with study(folder, "waited", 1) as opened, trainer() as run:
+    with study(folder, "waited", 1) as opened:
         opened.set_policy(SearchPolicy(sampler="random", max_gpu_s=100.0))
         hours = hours_of([opened])
         with exclusive(DEVICE.lock_names):
-            thread = threading.Thread(target=worker(opened, run, stop).run)
+            thread = threading.Thread(target=worker(opened, shared, stop).run)
             thread.start()
             _wait(lambda: hours.spent_s() > 0)
             time.sleep(1.0)
@@ -185,14 +202,29 @@ def test_what_it_waited_for_the_lock_of_its_device_costs_no_device_hours(
         assert [(each.wait_s or 0.0) > 0.9 for each in recorded] == [not given_up]
 
 
-def test_a_trainer_ends_with_its_worker(folder: Path) -> None:
+def test_a_trainer_gives_signs_of_its_own_life() -> None:
+    heard, beating = os.pipe()
+    process = TrainerProcess(DEVICE, beating, TRAINER)
+    try:
+        assert process.load(dict, lambda: False, lambda _phase: None)
+        lines = os.read(heard, 1 << 16).splitlines()
+    finally:
+        process.close()
+        os.close(heard)
+        os.close(beating)
+    beats = [Beat.from_line(line) for line in lines]
+    assert {beat.source for beat in beats} == {TRAINER_LIFE}
+    assert beats[0].phase == STARTING
+
+
+def test_a_trainer_ends_with_its_worker() -> None:
     script = (
         "import os, sys, time\n"
         "from tuner.devices import CpuCores\n"
         "from tuner.worker.trainer.trainer_process import TrainerProcess\n"
         f"run = TrainerProcess(CpuCores((0,)), None, {TRAINER!r})\n"
         "run.load(dict, lambda: False, lambda _phase: None)\n"
-        "print(run.pid, flush=True)\n"
+        "print(run._child.popen.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run(

@@ -11,6 +11,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from tests.support.cli_processes import wait_for
+from tests.support.databases import SQLITE_ALONE
 from tests.support.drawn_verifications import DEVICE, drawn_result
 from tests.support.in_process_worker import away, epoch
 from tuner.config import StopReason
@@ -82,6 +83,7 @@ def failing_once(what: str) -> Callable[..., object]:
     return call
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize(
     "what", ["join", "reap", "claim", "counts", "finish", "give_back", "leave"]
 )
@@ -101,6 +103,7 @@ def test_an_outage_at_any_moment_ends_no_verifier(
     assert len(answers) == 3
 
 
+@SQLITE_ALONE
 def test_a_full_disk_is_named_and_waited_for(
     study: OpenStudy, queue: Verifications, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +133,7 @@ def test_a_run_that_another_has_by_now_is_stopped_and_what_others_lost_is_taken_
     """By the thread that keeps the lease, while this one trains."""
     monkeypatch.setattr("tuner.storage.queue.leased_queue.HEARTBEATS_PER_LEASE", 6000.0)
     monkeypatch.setattr("tuner.storage.queue.leased_queue.CONFIRM_SHARE", 0.0)
-    c = schema.verifications.c
+    c = schema.work.c
     stopped: list[StopReason | None] = []
 
     def run(job: TrialJob) -> TrialResult | None:
@@ -139,7 +142,7 @@ def test_a_run_that_another_has_by_now_is_stopped_and_what_others_lost_is_taken_
         assert queue.claim("dead") is not None
         with study.database.engine.begin() as connection:
             connection.execute(
-                update(schema.verifications).where(c.worker == "dead").values(leased_until=0.0)
+                update(schema.work).where(c.worker == "dead").values(leased_until=0.0)
             )
         wait_for(
             lambda: states(queue) == ["running", "waiting"],
@@ -155,6 +158,7 @@ def test_a_run_that_another_has_by_now_is_stopped_and_what_others_lost_is_taken_
     assert [run.losses for run in queue.runs()] == [1, 1]
 
 
+@SQLITE_ALONE
 def test_a_lost_context_is_told_with_the_results_before_it(
     study: OpenStudy, queue: Verifications
 ) -> None:
@@ -171,6 +175,7 @@ def test_a_lost_context_is_told_with_the_results_before_it(
     assert states(queue) == ["finished", "finished"]
 
 
+@SQLITE_ALONE
 def test_a_result_outlives_its_verifier_and_the_next_one_delivers_it(
     study: OpenStudy, queue: Verifications, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +201,7 @@ def killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@SQLITE_ALONE
 def test_a_run_without_a_value_is_a_failure_by_name_and_stops_nobody(
     study: OpenStudy, queue: Verifications
 ) -> None:
@@ -219,6 +225,7 @@ def test_a_run_without_a_value_is_a_failure_by_name_and_stops_nobody(
     assert result.recorded.failure == "planned without a value of 'weight_decay'"
 
 
+@SQLITE_ALONE
 def test_who_watches_hears_of_a_runs_epochs_after_an_outage_and_no_curve_is_kept(
     study: OpenStudy, queue: Verifications, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +261,7 @@ def test_one_worker_takes_from_either_queue(study: OpenStudy, queue: Verificatio
     assert (study.ledger.results("ann"), queue.results("ann")) == (1, 2)
 
 
+@SQLITE_ALONE
 def test_who_hands_back_in_its_stead_delivers_what_it_could_not(
     study: OpenStudy, queue: Verifications, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,10 +27,6 @@ class Endless:
     name: str = "endless"
 
     @property
-    def ledger(self) -> Endless:
-        return self
-
-    @property
     def roster(self) -> Endless:
         return self
 
@@ -65,6 +61,7 @@ if __name__ == "__main__":
     else:
         Supervisor(
             studies=cast("Any", [Endless()]),
+            queues=cast("Any", [Endless()]),
             devices=[CpuCores((0,))],
             worker_options=[],
             environment=dict(os.environ),

@@ -41,6 +41,8 @@ def _trained(job: TrialJob) -> TrialResult | None:
         mine = BackendChoice(backend=Backend.EAGER, reason=f"measured by trial {job.number}")
         with Path("backends").open("a") as told:
             told.write(f"{job.on_backend(mine).reason}\n")
+    while Path(f"hold-{job.number}").exists() and job.should_stop() is None:
+        time.sleep(EPOCH_S)
     for number in range(1, EPOCHS + 1):
         if job.should_stop() is not None:
             return None

@@ -8,9 +8,8 @@ from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from tests.support.present import present
-from tuner.bench.contender import is_kernel, per_step
+from tuner.bench.contender import is_kernel, median_within, per_step
 from tuner.bench.entrants import size_of, stop_after
-from tuner.bench.rounds import median_within
 from tuner.config import Architecture, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model

@@ -15,10 +15,9 @@ from tuner.bench.ladder import (
     LadderRow,
     Trained,
     Trainings,
+    ladder_results,
     ladder_rows,
     make_ladder,
-    markdown_of,
-    write_ladder,
 )
 from tuner.bench.report import Circumstances
 from tuner.data.windows import DeviceData
@@ -111,7 +110,7 @@ def test_a_rung_that_was_trained_captured_has_its_own_seconds_and_says_so(
     assert rows[0].reckoned_clock
     assert (rows[0].epochs, rows[0].wall_clock_s) == (42.0, 2.0 * 42)
     assert (rows[1].reckoned_clock, rows[1].wall_clock_s) == (False, None)  # no epoch was timed
-    page = markdown_of(rows, CIRCUMSTANCES)
+    page = ladder_results(rows, CIRCUMSTANCES).page()
     assert "the epochs times the rung's own s/epoch: as it was (cumulated)." in page
 
 
@@ -121,12 +120,12 @@ def test_what_was_not_measured_has_its_reason_in_row_and_page(
     by_change = {row.change: row for row in rows}
     assert by_change["+ batch 1024"].failure == "out of memory: no"
     assert "needs a CUDA device" in by_change["+ captured step"].failure
-    page = markdown_of(rows, CIRCUMSTANCES)
+    page = ladder_results(rows, CIRCUMSTANCES).page()
     assert "| + captured step (not here) |" in page
     assert "- + batch 1024 (cumulated): out of memory: no." in page
     assert "| 1.1000 [0.8516, 1.3484] |" in page
     assert "as the budget of 5 s was spent: " in page
-    table, _ = write_ladder(rows, CIRCUMSTANCES, tmp_path)
+    table, _ = ladder_results(rows, CIRCUMSTANCES).write(tmp_path)
     with table.open(encoding="utf-8", newline="") as file:
         written = list(csv.DictReader(file))
     assert [row["change"] for row in written] == [row.change for row in rows]
@@ -137,6 +136,6 @@ def test_without_trainings_there_are_no_columns_of_quality(
     ladder: Ladder, turn: Callable[..., Round]
 ) -> None:
     found = [Measurement(each.entry, 1.0, [turn(0.1, (1.0, 0.1))]) for each in ladder.contenders]
-    page = markdown_of(ladder_rows(ladder, found), CIRCUMSTANCES)
+    page = ladder_results(ladder_rows(ladder, found), CIRCUMSTANCES).page()
     assert "test MQL" not in page
     assert "Trained to convergence" not in page

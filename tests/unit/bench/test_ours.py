@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.bench.contender import Job
+from tuner.bench.contender import Job, run_bench
 from tuner.bench.entrants import make_plan
-from tuner.bench.rounds import run_bench
 from tuner.data.windows import DeviceData
 from tuner.training.engines.eager import EagerEngine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuner.bench.contender import Measurement, Round, Scope
-from tuner.bench.report import Circumstances, print_table, summarise, write_results
+from tuner.bench.report import Circumstances, results_of
 
 Turn = Callable[..., Round]
 Measured = Callable[..., Measurement]
@@ -32,14 +32,12 @@ def circumstances() -> Circumstances:
 def test_the_csv_reads_back_and_the_table_has_a_line_for_each_row(
     turn: Turn, measured: Measured, circumstances: Circumstances, tmp_path: Path
 ) -> None:
-    rows = summarise(
-        [
-            measured("darts", 1.0, turn(1.0, (1.0, 0.1), peak=3 * 2**20)),
-            measured("neuralforecast", 1.0, turn(1.0, (0.5, 0.05)), scope=Scope.STEPS),
-            measured("tuner", 2.0, failure='out of memory: "all" of it, gone'),
-        ]
-    )
-    table, document = write_results(rows, circumstances, tmp_path / "new" / "folder")
+    found = [
+        measured("darts", 1.0, turn(1.0, (1.0, 0.1), peak=3 * 2**20)),
+        measured("neuralforecast", 1.0, turn(1.0, (0.5, 0.05)), scope=Scope.STEPS),
+        measured("tuner", 2.0, failure='out of memory: "all" of it, gone'),
+    ]
+    table, document = results_of(found, circumstances).write(tmp_path / "new" / "folder")
     with table.open(encoding="utf-8", newline="") as file:
         read = list(csv.DictReader(file))
     assert [row["contender"] for row in read] == ["darts", "neuralforecast", "tuner"]
@@ -60,12 +58,12 @@ def test_the_csv_reads_back_and_the_table_has_a_line_for_each_row(
 def test_an_unfinished_run_says_how_far_it_came_until_the_whole_one_takes_its_place(
     turn: Turn, measured: Measured, circumstances: Circumstances, tmp_path: Path
 ) -> None:
-    rows = summarise([measured("tuner", 1.0, turn(1.0, (1.0, 0.1)))])
+    found = [measured("tuner", 1.0, turn(1.0, (1.0, 0.1)))]
     far = "1 of 3 rounds done"
-    table, document = write_results(rows, replace(circumstances, incomplete=far), tmp_path)
+    table, document = results_of(found, replace(circumstances, incomplete=far)).write(tmp_path)
     assert f"Incomplete: {far}." in document.read_text()
     assert far in table.read_text()
-    assert write_results(rows, circumstances, tmp_path) == (table, document)
+    assert results_of(found, circumstances).write(tmp_path) == (table, document)
     assert "ncomplete: " not in document.read_text()
     assert far not in table.read_text()
     assert set(tmp_path.iterdir()) == {table, document}
@@ -79,14 +77,12 @@ def test_the_screen_shows_ratios_and_failures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-    rows = summarise(
-        [
-            measured("darts", 1.0, turn(1.0, (1.0, 0.1))),
-            measured("tuner", 1.0, turn(1.0, (0.05, 0.004))),
-            measured("other", 1.0, failure="broken [bold]"),
-        ]
-    )
-    print_table(rows, circumstances)
+    found = [
+        measured("darts", 1.0, turn(1.0, (1.0, 0.1))),
+        measured("tuner", 1.0, turn(1.0, (0.05, 0.004))),
+        measured("other", 1.0, failure="broken [bold]"),
+    ]
+    results_of(found, circumstances).show()
     shown = capsys.readouterr().out
     assert " 20.00 " in shown
     assert " 25.00 " in shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.bench.contender import Job
-from tuner.bench.ladder import FIRST, Ladder, Rung, make_ladder
+from tuner.bench.ladder import CUMULATED, FIRST, Ladder, Rung, make_ladder
 from tuner.config import Backend, Precision
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
@@ -25,7 +25,7 @@ def rung(ladder: Ladder, change: str) -> Rung:
 def test_the_first_rung_is_the_variant_in_plain_operations(ladder: Ladder) -> None:
     first = ladder.rungs[0]
     file = load_study_file("original")
-    assert (first.change, first.cumulated, first.why_not) == (FIRST, True, "")
+    assert (first.change, first.kind, first.why_not) == (FIRST, CUMULATED, "")
     assert first.config.hyperparameters == file.default_hyperparameters()
     assert first.config.training.backend is Backend.EAGER
     assert first.config.training.precision is Precision.FP32
@@ -34,8 +34,8 @@ def test_the_first_rung_is_the_variant_in_plain_operations(ladder: Ladder) -> No
 def test_each_change_is_there_alone_and_on_top_of_those_that_are_possible(ladder: Ladder) -> None:
     names = ["bf16", "batch 1024", "captured step", "compiled step", "fused kernels"]
     names.append("validation every 2 epochs")
-    assert [each.change for each in ladder.rungs if not each.cumulated] == names
-    assert [each.change for each in ladder.rungs if each.cumulated] == [
+    assert [each.change for each in ladder.rungs if each.kind != CUMULATED] == names
+    assert [each.change for each in ladder.rungs if each.kind == CUMULATED] == [
         FIRST,
         *(f"+ {name}" for name in names),
     ]

@@ -6,26 +6,24 @@ from __future__ import annotations
 import ast
 import functools
 
-import pytest
-
 from tests.support.paths import BENCHMARKS, REPOSITORY
 
 OURS = ("tuner", "benchmarks", "tests")
-SCRIPTS = sorted(str(path.relative_to(BENCHMARKS)) for path in BENCHMARKS.rglob("*.py"))
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_every_name_that_a_benchmark_imports_from_the_package_or_another_exists(
-    script: str,
-) -> None:
-    for node in ast.walk(ast.parse((BENCHMARKS / script).read_text(encoding="utf-8"))):
-        if (
-            isinstance(node, ast.ImportFrom)
-            and not node.level
-            and (node.module or "").partition(".")[0] in OURS
-        ):
-            missing = {alias.name for alias in node.names} - names_in(str(node.module))
-            assert not missing, f"{script}: {node.module} has no {', '.join(sorted(missing))}"
+def test_every_name_that_a_benchmark_imports_from_the_package_or_another_exists() -> None:
+    seen = 0
+    for script in sorted(BENCHMARKS.rglob("*.py")):
+        for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and not node.level
+                and (node.module or "").partition(".")[0] in OURS
+            ):
+                seen += 1
+                missing = {alias.name for alias in node.names} - names_in(str(node.module))
+                assert not missing, f"{script}: {node.module} has no {', '.join(sorted(missing))}"
+    assert seen > 100
 
 
 @functools.cache

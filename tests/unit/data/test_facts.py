@@ -70,7 +70,9 @@ def test_facts_are_of_each_series(task_file: Callable[..., Task]) -> None:
             for i, line in enumerate(csv_lines(rows)[1:])
         ]
     facts = facts_of(task_file(lines, LONG))
-    assert [(each.name, each.rows, str(each.first)[:10]) for each in facts.series] == [
+    assert [
+        (each.name, len(each.values), str(each.timestamps[0])[:10]) for each in facts.series
+    ] == [
         ("north", 50, "2024-01-01"),
         ("south", 60, "2024-01-01"),
     ]
@@ -80,7 +82,7 @@ def test_facts_are_of_each_series(task_file: Callable[..., Task]) -> None:
 
 def test_an_undated_index_has_no_span(task_file: Callable[..., Task]) -> None:
     lines = [line.partition(",")[2] for line in csv_lines(60)]
-    (undated,) = facts_of(task_file(lines, TASK + "index = true\n")).series
-    (dated,) = facts_of(task_file(lines, TASK + 'index = true\nstart = "1990-01-01"\n')).series
-    assert undated.first is None
-    assert str(dated.last)[:16] == "1990-01-03T11:00"
+    assert not facts_of(task_file(lines, TASK + "index = true\n")).dated
+    dated = facts_of(task_file(lines, TASK + 'index = true\nstart = "1990-01-01"\n'))
+    assert dated.dated
+    assert str(dated.series[0].timestamps[-1])[:16] == "1990-01-03T11:00"

@@ -97,7 +97,7 @@ def demo_of(rows: int, input_size: int, horizon: int, split: tuple[float, float,
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 @given(
     extra=st.integers(0, 150),
     input_size=st.integers(1, 12),

@@ -17,13 +17,12 @@ class Pretended:
     """Fits up to a batch of so many."""
 
     most: int
-    windows: int = 10_000
     tried: list[int] = field(default_factory=list)
     spoiled: bool = False
     """A try that had no room leaves it so that nothing fits."""
     ended: int = 0
 
-    def fits(self, wanted: Hyperparameters, *, within_s: float) -> bool:
+    def fits(self, wanted: Hyperparameters) -> bool:
         self.tried.append(wanted.batch_size)
         fits = wanted.batch_size <= self.most and not self.spoiled
         self.spoiled = self.spoiled or not fits
@@ -37,7 +36,7 @@ class Pretended:
 @pytest.mark.parametrize("most", [1, 3, 63, 64, 65, 700, 4095, 9_999])
 def test_it_is_right_within_one_step(most: int) -> None:
     process = Pretended(most)
-    found = largest_batch(process, NETWORK, windows=process.windows)
+    found = largest_batch(process.fits, process.end, NETWORK, windows=10_000)
     assert found.fits <= most
     assert found.too_large is not None
     assert most < found.too_large <= found.fits + max(1, found.fits // STEP)
@@ -46,7 +45,9 @@ def test_it_is_right_within_one_step(most: int) -> None:
 
 
 def test_a_batch_of_all_windows_may_fit_and_none_may() -> None:
-    whole = largest_batch(Pretended(10_000), NETWORK, windows=10_000)
+    process = Pretended(10_000)
+    whole = largest_batch(process.fits, process.end, NETWORK, windows=10_000)
     assert (whole.fits, whole.too_large) == (10_000, None)
-    nothing = largest_batch(Pretended(0), NETWORK, windows=10_000)
+    process = Pretended(0)
+    nothing = largest_batch(process.fits, process.end, NETWORK, windows=10_000)
     assert (nothing.fits, nothing.too_large) == (0, 1)

@@ -28,7 +28,7 @@ def test_every_recorded_size_is_foretold_within_a_tenth_and_its_memory_within_a_
     assert max(each["memory_worst"] for each in found) <= MEMORY_WITHIN
 
 
-@pytest.mark.parametrize("measured", [1, 4, 8, 16, 24, 48])
+@pytest.mark.parametrize("measured", [1, 4, 8])
 def test_however_few_sizes_were_measured_the_ranges_hold_four_of_five(measured: int) -> None:
     """Over all that were recorded; of a measurement that time cut short nothing else is known."""
     held = []

@@ -30,7 +30,7 @@ def test_what_was_spent_is_certain_and_what_is_ahead_is_not() -> None:
     assert found.low > 12.0
     # Nine of the ten were early ones, and took as much beside training as twice the usual does.
     usual_s = MORE_THAN_USUAL * (5 * 0.2 + 9 * 0.2 / EARLY_TIMES) / 14
-    assert found.middle == pytest.approx(12.0 + AHEAD.middle + 10 * usual_s)
+    assert found.middle == pytest.approx(12.0 + AHEAD.seconds.middle + 10 * usual_s)
     assert found.low < found.middle < found.high
     full = search_seconds(None, ended, trials=10, measured_s=0.2)
     assert full.low == full.high == pytest.approx(12.0)

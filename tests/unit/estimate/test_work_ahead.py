@@ -73,7 +73,7 @@ def test_a_search_like_those_recorded_lies_in_the_range_four_times_out_of_five()
         others = [one for one in recorded if one is not each]
         found = work_ahead(KIND, COSTS, others, trials=80)
         assert found is not None
-        inside += found.low <= float(seconds_of(each).sum()) <= found.high
+        inside += found.seconds.low <= float(seconds_of(each).sum()) <= found.seconds.high
     assert 0.7 <= inside / 24 <= 1.0
 
 
@@ -84,9 +84,11 @@ def test_what_it_took_so_far_shifts_what_is_left_and_narrows_the_whole() -> None
     after = work_ahead(KIND, COSTS, recorded, trials=80, seen_s=list(slow[:40]))
     assert before is not None
     assert after is not None
-    assert after.middle == pytest.approx(float(slow[40:].sum()), rel=0.35)
+    assert after.seconds.middle == pytest.approx(float(slow[40:].sum()), rel=0.35)
     spent = float(slow[:40].sum())
-    assert (spent + after.high) / (spent + after.low) < before.high / before.low
+    assert (spent + after.seconds.high) / (
+        spent + after.seconds.low
+    ) < before.seconds.high / before.seconds.low
 
 
 @pytest.mark.parametrize("done", [0, 10])
@@ -121,7 +123,7 @@ def test_sizes_that_are_hardly_known_make_the_range_wide_until_trials_tell() -> 
     def ratio(unsure: float, done: int = 0, kind: Kind = KIND) -> float:
         found = work_ahead(kind, COSTS, recorded, trials=80, seen_s=seen[:done], unsure=unsure)
         assert found is not None
-        return math.log(found.high / found.low) / (2 * Z80)
+        return math.log(found.seconds.high / found.seconds.low) / (2 * Z80)
 
     assert ratio(0.0) == pytest.approx(0.2 * math.sqrt(7 / 6))
     assert ratio(0.3) == pytest.approx(math.hypot(ratio(0.0), 0.3))
@@ -211,7 +213,7 @@ def test_searches_that_repeat_configurations_are_foretold_from_their_like() -> N
     assert plain is not None
     assert again is not None
     assert plain.searches == again.searches == 6
-    assert again.middle == pytest.approx(0.5 * plain.middle)
+    assert again.seconds.middle == pytest.approx(0.5 * plain.seconds.middle)
 
 
 def test_where_nothing_is_pruned_those_go_before_of_which_hardly_anything_was() -> None:
@@ -220,8 +222,12 @@ def test_where_nothing_is_pruned_those_go_before_of_which_hardly_anything_was() 
     found = work_ahead(dataclasses.replace(KIND, prune=False), COSTS, [*hardly, *much], trials=80)
     assert found is not None
     assert found.searches == 8
-    assert found.low <= np.median([float(seconds_of(each).sum()) for each in hardly]) <= found.high
-    assert found.low > np.median([float(seconds_of(each).sum()) for each in much])
+    assert (
+        found.seconds.low
+        <= np.median([float(seconds_of(each).sum()) for each in hardly])
+        <= found.seconds.high
+    )
+    assert found.seconds.low > np.median([float(seconds_of(each).sum()) for each in much])
 
 
 def test_a_search_whose_default_its_limit_cuts_off_is_foretold_by_its_own_trials() -> None:
@@ -234,13 +240,13 @@ def test_a_search_whose_default_its_limit_cuts_off_is_foretold_by_its_own_trials
     assert usual is not None
     assert found is not None
     assert (usual.searches, found.searches) == (12, 0)
-    assert found.middle == pytest.approx(30 * 10.0)
-    assert found.low < 300.0 < found.high < 3 * found.low
-    assert usual.middle < 0.8 * found.middle
+    assert found.seconds.middle == pytest.approx(30 * 10.0)
+    assert found.seconds.low < 300.0 < found.seconds.high < 3 * found.seconds.low
+    assert usual.seconds.middle < 0.8 * found.seconds.middle
     early = work_ahead(cut, COSTS, recorded, trials=40, seen_s=same[:2])
     assert early is not None
     assert early.searches == 12, "of two trials nobody knows how long the others will be"
-    assert early.high > 2 * early.low
+    assert early.seconds.high > 2 * early.seconds.low
 
 
 def test_others_are_not_foretold_from_a_search_whose_default_was_cut_off() -> None:
@@ -250,7 +256,11 @@ def test_others_are_not_foretold_from_a_search_whose_default_was_cut_off() -> No
     without = work_ahead(KIND, COSTS, recorded, trials=40)
     assert with_it is not None
     assert without is not None
-    assert (with_it.searches, with_it.middle, with_it.high) == (12, without.middle, without.high)
+    assert (with_it.searches, with_it.seconds.middle, with_it.seconds.high) == (
+        12,
+        without.seconds.middle,
+        without.seconds.high,
+    )
     three = [dataclasses.replace(search(n), default_cut=True) for n in (50, 51, 52)]
     cut = dataclasses.replace(KIND, default_cut=True)
     found = work_ahead(cut, COSTS, [*recorded, *three], trials=40, seen_s=[5.0] * 10)
@@ -269,4 +279,8 @@ def test_where_the_limit_would_cut_off_every_default_the_recorded_ones_count() -
     same = work_ahead(usual, COSTS, recorded, trials=40, seen_s=ten)
     assert found is not None
     assert same is not None
-    assert (found.searches, found.middle, found.high) == (12, same.middle, same.high)
+    assert (found.searches, found.seconds.middle, found.seconds.high) == (
+        12,
+        same.seconds.middle,
+        same.seconds.high,
+    )

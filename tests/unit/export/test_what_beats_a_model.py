@@ -8,7 +8,6 @@ import pytest
 
 from tuner.export.train import Trained, loses_to
 from tuner.training import Evaluation
-from tuner.training.forecast_quality import BaselineScore
 
 
 def scores(a: float, b: float) -> Evaluation:
@@ -22,8 +21,7 @@ def test_it_loses_by_the_objective_series_or_else_by_the_mean(
     series: str | None, loses: bool
 ) -> None:
     model: Any = type("Kept", (), {"scores": scores(1.0, 5.0)})
-    last_value = BaselineScore(name="last_value", evaluation=scores(2.0, 3.0))
-    said = loses_to(cast("Trained", model), [last_value], series)
+    said = loses_to(cast("Trained", model), {"last_value": scores(2.0, 3.0)}, series)
     assert bool(said) == loses
     if series == "b":
         assert "comes to 3, this model to 5" in said

@@ -11,16 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.support.cli_processes import PATIENCE_S, wait_for
+from tests.support.cli_processes import PATIENCE_S
 from tests.support.collected_kernels import HOPPER, search
 from tuner.config import Backend
 from tuner.devices import CpuCores, Gpu
 from tuner.launch import Outcome, StopRequests, background, crew
 from tuner.launch.background import background_jobs, compiled_in_background, order_for
-from tuner.launch.outcome import Quiet
+from tuner.launch.request import Quiet
 from tuner.storage.url import absolute, parse_url
 from tuner.trial.ahead.compile_order import Order, Progress, Ready, stamp_path, write_stamp
 
@@ -142,26 +141,6 @@ def test_a_command_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert line.startswith("kernels are not compiled in the background: ")
 
 
-def test_it_ends_with_the_launch_and_so_does_what_it_started(tmp_path: Path) -> None:
-    script = told(
-        then=(
-            "import subprocess; child = subprocess.Popen(['sleep', '600'])\n"
-            f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{child.pid}}\\n')\n"
-            "time.sleep(600)"
-        )
-    )
-    pid = tmp_path / "pid"
-    heard(tmp_path, script, lambda _: pid.exists() and pid.read_text().endswith("\n"))
-    wait_for(lambda: not still_runs(int(pid.read_text())), "its end")
-
-
-def still_runs(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_the_process_sees_no_gpu_and_has_one_thread(tmp_path: Path) -> None:
     out = tmp_path / "environment"
     script = told(
@@ -205,11 +184,11 @@ def test_workers_are_watched_and_kernels_compiled_at_the_same_time(
 
     address = absolute(parse_url(f"sqlite:///{tmp_path / 'studies.db'}"))
     study: Any = SimpleNamespace(
-        definition=search().definition, database=SimpleNamespace(address=address)
+        definition=search().definition, database=SimpleNamespace(address=address), ledger=None
     )
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(crew, "Supervisor", Supervisor)
     monkeypatch.setattr(crew, "compiled_in_background", beside)
     mine = crew.Crew(devices=[GPU], task="unused", data_dir=None, deadline=None)
-    assert mine.work([study], [study], Onlooker(), StopRequests()) is Outcome.FILLED
+    assert mine.work([study], Onlooker(), StopRequests()) is Outcome.FILLED
     assert said == ["looked", "compiling", "looked", "compiling"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.support.cli_processes import PATIENCE_S, wait_for
 from tuner.devices import CpuCores, Gpu
+from tuner.files.child import last_line
 from tuner.files.environment import STORAGE_VARIABLE
 from tuner.launch.child import Child, EarlyWorkers
 from tuner.launch.crew import Crew
@@ -27,8 +28,8 @@ def early(folder: Path, script: str) -> EarlyWorkers:
 
 def ended(child: Child) -> int:
     assert child.process is not None
-    code = child.process.wait(PATIENCE_S)
-    os.close(child.listening)
+    code = child.process.popen.wait(PATIENCE_S)
+    child.deafen()
     return code
 
 
@@ -59,14 +60,14 @@ def test_what_it_said_before_it_was_ended_stays(tmp_path: Path) -> None:
     with early(tmp_path, "echo no such device; read names") as workers:
         (child,) = workers._waiting.values()
         wait_for(child.log_path.read_text, "its words")
-    assert child.last_words() == "no such device"
+    assert last_line(child.log_path) == "no such device"
 
 
 def test_one_that_ended_by_itself_is_not_taken(tmp_path: Path) -> None:
     with early(tmp_path, "exit 2") as workers:
         (child,) = workers._waiting.values()
         assert child.process is not None
-        child.process.wait(PATIENCE_S)
+        child.process.popen.wait(PATIENCE_S)
         assert workers.take(DEVICE, "small") is None
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tuner.launch.request import DeviceChoice
 from tuner.launch.retune_agreement import (
+    CAP,
     MOST_TRIALS,
     Agreement,
     Searched,
-    ablation_request,
     confirmation_request,
     reevaluation_request,
     search_request,
 )
-from tuner.launch.retune_request import RetuneRequest, Stage, Standing, of_ablation
-from tuner.spec.retune import Registered
+from tuner.launch.retune_request import RetuneRequest, Stage, Standing
+from tuner.spec.policy import Registered
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", devices=DeviceChoice(cpu=True))
 
@@ -48,7 +50,9 @@ def test_searches_of_both_share_the_budget_equally() -> None:
     alone = agreed(budget_s=1000.0, trials=None, searches=5, repeats=True)
     assert alone.share_s == pytest.approx(1000.0 / 10), "nothing is kept for a re-evaluation"
     without = search_request(ASKED, agreed(trials=30), None)
-    assert (without.policy.said(), without.trials) == ({}, 30)
+    assert (without.policy.said(), without.trials) == ({"cap": CAP}, 30)
+    going_on = dataclasses.replace(agreed(trials=30), before=Registered())
+    assert search_request(ASKED, going_on, None).policy.said() == {}, "as it began"
 
 
 def test_a_reference_that_was_confirmed_before_is_left_as_it_is() -> None:
@@ -69,18 +73,6 @@ def test_a_confirmation_is_of_both_with_the_reference_first() -> None:
     assert (found.against, found.confirm, found.margin) == (None, True, 0.02)
 
 
-def test_an_ablation_is_of_the_searches_of_the_retune_itself() -> None:
-    alone = ablation_request(ASKED, agreed(begun=True, together=1), 60.0)
-    assert alone.studies == "group:etth-rmsnorm", "the reference was there before"
-    both = ablation_request(ASKED, agreed(), 60.0)
-    assert (both.studies, both.ablate, both.confirm, both.timeout_s) == (
-        "group:etth-original,group:etth-rmsnorm",
-        True,
-        False,
-        60.0,
-    )
-
-
 def test_a_variant_alone_is_held_against_its_default() -> None:
     now = agreed(reference=False, together=1)
     assert search_request(ASKED, now, None).variants == ["rmsnorm"]
@@ -93,52 +85,31 @@ def test_a_variant_alone_is_held_against_its_default() -> None:
     [
         (
             Standing(stage=Stage.SEARCH, done=0, planned=400, device_s=0.0),
-            "stage 1 of 5, search: 0 of 400 trials",
+            "stage 1 of 4, search: 0 of 400 trials",
         ),
         (
             Standing(stage=Stage.SEARCH, done=120, planned=400, device_s=84.0, left_s=196.0),
-            "stage 1 of 5, search: 120 of 400 trials, 0.7 s each, about 3.3 min left",
+            "stage 1 of 4, search: 120 of 400 trials, 0.7 s each, about 3.3 min left",
         ),
         (
             Standing(stage=Stage.SEARCH, done=9, planned=None, device_s=9.0, left_s=50.0),
-            "stage 1 of 5, search: 9 trials, 1 s each, about 50 s left",
+            "stage 1 of 4, search: 9 trials, 1 s each, about 50 s left",
         ),
         (
             Standing(stage=Stage.REEVALUATION, done=0, planned=252, device_s=0.0, estimated=True),
-            "stage 2 of 5, re-evaluation: 0 of about 252 runs",
+            "stage 2 of 4, re-evaluation: 0 of about 252 runs",
         ),
         (
             Standing(stage=Stage.REEVALUATION, done=0, planned=0, device_s=0.0, over=True),
-            "stage 2 of 5, re-evaluation: not needed, the searches ran again what was promising",
+            "stage 2 of 4, re-evaluation: not needed, the searches ran again what was promising",
         ),
         (
             Standing(stage=Stage.CONFIRMATION, done=60, planned=60, device_s=42.0, over=True),
-            "stage 3 of 5, confirmation: done, 60 runs, 42 s of device time",
-        ),
-        (
-            of_ablation(
-                Standing(stage=Stage.ABLATION, done=30, planned=50, device_s=21.0, left_s=14.0),
-                asked=False,
-            ),
-            "stage 4 of 5, ablation: 30 of 50 runs, 0.7 s each; --ablate goes on",
-        ),
-        (
-            of_ablation(
-                Standing(stage=Stage.ABLATION, done=50, planned=50, device_s=35.0), asked=False
-            ),
-            "stage 4 of 5, ablation: done, 50 runs, 35 s of device time",
-        ),
-        (
-            Standing(stage=Stage.ABLATION, done=0, planned=0, device_s=0.0, over=True),
-            "stage 4 of 5, ablation: nothing to take apart",
-        ),
-        (
-            Standing(stage=Stage.ABLATION, done=0, planned=0, device_s=0.0, over=True, asked=False),
-            "stage 4 of 5, ablation: not asked for (--ablate)",
+            "stage 3 of 4, confirmation: done, 60 runs, 42 s of device time",
         ),
         (
             Standing(stage=Stage.VERDICT, done=0, planned=None, device_s=0.0),
-            "stage 5 of 5, verdict",
+            "stage 4 of 4, verdict",
         ),
     ],
 )

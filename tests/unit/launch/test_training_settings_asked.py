@@ -14,8 +14,8 @@ from tuner.config import Backend, CompileMode, Precision
 from tuner.errors import UsageError
 from tuner.launch.plan import make_aim, trained_with
 from tuner.launch.request import DeviceChoice, LaunchRequest
+from tuner.spec.policy import StudySettings
 from tuner.spec.study_file import load_study_file
-from tuner.spec.study_settings import StudySettings
 
 
 @pytest.fixture

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.stopped_clock import StoppedClock
+from tuner.devices import CpuCores
+from tuner.files.child import ChildProcess, Lines
 from tuner.launch import child
-from tuner.launch.child import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Watchdog, WatchedProcess
-from tuner.worker.heartbeat import Beat, Heartbeat
+from tuner.launch.child import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Child, Watchdog
+from tuner.worker.heartbeat import IDLE, TRAINER, Beat, Heartbeat
 
 PATIENCE_S = 120
 
@@ -26,20 +28,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> StoppedClock:
 
 
 @pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    yield process
-    process.kill()
-    process.wait()
+def process() -> Iterator[ChildProcess]:
+    with ChildProcess("a worker", ["sleep", "600"]) as started:
+        yield started
 
 
 class Line:
     """A worker's end of a heartbeat, and the watch over it."""
 
-    def __init__(self, dog: Watchdog, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, dog: Watchdog, process: ChildProcess) -> None:
         listening, self.beating = os.pipe()
         self.heartbeat = Heartbeat(self.beating)
-        self.watched: WatchedProcess = dog.watch("core 0", process, listening)
+        self.watched = Child(CpuCores((0,)), Path(os.devnull), process)
+        self.watched.lines = Lines(listening, "CPU core 0")
+        dog.watch(self.watched)
 
 
 def test_the_limit_follows_what_the_worker_is_at() -> None:
@@ -57,7 +59,7 @@ def test_the_limit_follows_what_the_worker_is_at() -> None:
 
 
 def test_a_silent_worker_is_killed_and_a_beating_one_is_not(
-    process: subprocess.Popen[bytes], clock: StoppedClock
+    process: ChildProcess, clock: StoppedClock
 ) -> None:
     dog = Watchdog()
     line = Line(dog, process)
@@ -71,28 +73,48 @@ def test_a_silent_worker_is_killed_and_a_beating_one_is_not(
     assert not line.watched.killed
     clock.now += 1
     dog.look()
-    assert process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert process.popen.wait(PATIENCE_S) == -signal.SIGKILL
     assert line.watched.killed
 
 
-def test_a_stopped_worker_is_killed_too(
-    process: subprocess.Popen[bytes], clock: StoppedClock, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_trainer_is_watched_beside_its_worker_and_not_while_it_waits_for_it(
+    process: ChildProcess, clock: StoppedClock, caplog: pytest.LogCaptureFixture, hangs: bool
 ) -> None:
-    process.send_signal(signal.SIGSTOP)
+    """The worker lives on, and says so: that tells nothing of the process that trains for it."""
+    dog = Watchdog()
+    line = Line(dog, process)
+    trainer = Heartbeat(line.beating, source=TRAINER)
+    trainer.phase(IDLE)
+    if hangs:
+        trainer.training(0.2)
+    for _ in range(3):
+        line.heartbeat.phase("waiting")
+        dog.look()
+        clock.now += FLOOR_S / 2 + 1
+    dog.look()
+    assert line.watched.killed == hangs
+    assert ("the trainer on CPU core 0 hangs" in caplog.text) == hangs
+
+
+def test_a_stopped_worker_is_killed_too(
+    process: ChildProcess, clock: StoppedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    process.popen.send_signal(signal.SIGSTOP)
     dog = Watchdog(limit_s=30.0)
     line = Line(dog, process)
     line.heartbeat.phase("set-up")
     dog.look()
     clock.now += 31.0
     dog.look()
-    assert process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert process.popen.wait(PATIENCE_S) == -signal.SIGKILL
     assert (
-        "the worker on core 0 hangs: no life sign for 31 s (limit 30 s), "
+        "the worker on CPU core 0 hangs: no life sign for 31 s (limit 30 s), "
         "last at: set-up; it is killed" in caplog.text
     )
 
 
-def test_a_longest_epoch_is_a_trials_own(process: subprocess.Popen[bytes]) -> None:
+def test_a_longest_epoch_is_a_trials_own(process: ChildProcess) -> None:
     dog = Watchdog()
     line = Line(dog, process)
     for seconds in (3.0, 30.0, 3.0):
@@ -106,7 +128,7 @@ def test_a_longest_epoch_is_a_trials_own(process: subprocess.Popen[bytes]) -> No
 
 
 def test_noise_and_torn_lines_are_life_signs_without_meaning(
-    process: subprocess.Popen[bytes],
+    process: ChildProcess,
 ) -> None:
     dog = Watchdog()
     line = Line(dog, process)
@@ -120,7 +142,7 @@ def test_noise_and_torn_lines_are_life_signs_without_meaning(
     assert line.watched.beat == Beat("waiting", 0.0)
 
 
-def test_a_supervisor_that_does_not_read_blocks_nobody(process: subprocess.Popen[bytes]) -> None:
+def test_a_supervisor_that_does_not_read_blocks_nobody(process: ChildProcess) -> None:
     line = Line(Watchdog(), process)
     for _ in range(10_000):
         line.heartbeat.phase("waiting")
@@ -136,11 +158,14 @@ def test_a_supervisor_that_is_gone_blocks_nobody() -> None:
 
 
 def test_the_dog_looks_by_itself_and_closes_what_it_was_given(
-    process: subprocess.Popen[bytes],
+    process: ChildProcess,
 ) -> None:
     with Watchdog(limit_s=0.05, look_s=0.01) as dog:
         line = Line(dog, process)
         line.heartbeat.new_trial()
-        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+        assert process.popen.wait(PATIENCE_S) == -signal.SIGKILL
+        assert line.watched.lines is not None
+        pipe = line.watched.lines.pipe
+    assert line.watched.lines is None
     with pytest.raises(OSError):
-        os.fstat(line.watched.pipe)
+        os.fstat(pipe)

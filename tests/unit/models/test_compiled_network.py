@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -18,13 +17,9 @@ from tuner.models.names import builtin_names
 from tuner.models.tsmixer import DESIGNS, InPlace, Join, TSMixer
 
 BATCH = 5
-ALL = (2, 1)
-"""Future and static covariates."""
-
-CASES = [(name, ALL) for name in builtin_names() if name != "original"] + [
-    ("original", some) for some in ((0, 1), (2, 0), (0, 0))
-]
-"""`original` with all covariates is the one with a block after the first, below."""
+CASES = {"rmsnorm": (0, 1), "layernorm": (2, 0), "batchnorm": (0, 0), "simple": (2, 1)}
+"""Future and static covariates. `original`, with all of them, is the one with a block after the
+first, below."""
 TRACED = "aot_eager"
 """Graphs as Inductor would get them, forward and backward, run operation by operation."""
 
@@ -102,7 +97,11 @@ def n_graphs() -> int:
     return found
 
 
-@pytest.mark.parametrize(("name", "covariates"), CASES)
+def test_every_variant_is_compiled_here() -> None:
+    assert {*CASES, "original"} == set(builtin_names())
+
+
+@pytest.mark.parametrize(("name", "covariates"), CASES.items())
 def test_pieces_have_the_models_forecast_and_gradients(
     name: str, covariates: tuple[int, int]
 ) -> None:
@@ -111,12 +110,9 @@ def test_pieces_have_the_models_forecast_and_gradients(
     assert_agree(pieces(model)(*given), model, model(*given))
 
 
-@pytest.mark.parametrize(("name", "compile_"), [("original", pieces), ("rmsnorm", whole)])
-def test_a_forecast_is_written_as_the_loss_reads_it(
-    name: str, compile_: Callable[..., Any]
-) -> None:
-    model = network(name, n_blocks=1)
-    forecast = compile_(model, Precision.BF16)(*inputs(model))
+def test_a_forecast_is_written_as_the_loss_reads_it() -> None:
+    model = network("original", n_blocks=1)
+    forecast = pieces(model, Precision.BF16)(*inputs(model))
     assert forecast.dtype == torch.float32
     assert forecast.is_contiguous()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -137,7 +133,7 @@ def test_evaluation_is_compiled_too_and_drops_nothing() -> None:
 
 
 def test_running_statistics_move_on_as_in_the_model() -> None:
-    plain, compiled = network("batchnorm"), network("batchnorm")
+    plain, compiled = network("batchnorm", n_blocks=1), network("batchnorm", n_blocks=1)
     plain(*inputs(plain))
     pieces(compiled)(*inputs(compiled))
     moved = [
@@ -145,7 +141,7 @@ def test_running_statistics_move_on_as_in_the_model() -> None:
         for buffer in plain.buffers()
         if buffer.dim() and float(buffer.abs().max()) not in (0.0, 1.0)
     ]
-    assert len(moved) >= 7
+    assert len(moved) >= 4
     assert all(
         torch.allclose(a, b) for a, b in zip(plain.buffers(), compiled.buffers(), strict=True)
     )

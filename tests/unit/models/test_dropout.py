@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from tuner.models.dropout import add_dropout, draw_mask, dropout, relu_dropout
 
-MANY = 1 << 22
+MANY = 1 << 20
 RATES = [0.01, 0.1, 0.3, 0.5, 0.9]
 
 Dropout = Callable[..., Tensor]

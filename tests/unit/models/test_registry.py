@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from tuner.config import Architecture, Hyperparameters, ModelShapes
+from tuner.config import Architecture, Hyperparameters, ModelShapes, library_class
 from tuner.errors import UsageError
-from tuner.models.names import library_class, network_names
+from tuner.models.names import network_names
 from tuner.models.of_neuralforecast.library_source import model_names
 from tuner.models.registry import build_model, check_name
 from tuner.spec.study_file import builtin_variants, load_study_file
@@ -170,15 +170,6 @@ FAILURES = {
         "own_models:Flatt",
         {},
         ("unknown class in own_models 'Flatt' .did you mean 'Flat'"),
-    ),
-    "a model of darts": (
-        "darts:TCNModel",
-        {},
-        (
-            r"darts:TCNModel: a forecasting model of darts is not taken: .*; tuner takes a "
-            r"torch.nn.Module called as Class\(shapes, .*, or a module class with the constructor "
-            r"arguments of darts' _TSMixerModule; docs/own-architecture.md"
-        ),
     ),
     "no class": (
         "own_models:LIMIT",

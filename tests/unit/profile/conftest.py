@@ -13,7 +13,7 @@ from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 from tuner.profile.profile_records import Profile
-from tuner.profile.variant_profile import Wanted, profile_variant
+from tuner.profile.variant_profile import profile_variant
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +53,14 @@ def profiled(
 ) -> Profile:
     """Without advice: each piece takes a training of its own."""
     cores = CpuCores(available_cores()[:1])
-    wanted = Wanted(steps=30, advice=False, trace=trace)
     return profile_variant(
-        "original", config, data, cores, wanted, announce=said.append, tell=told.append
+        "original",
+        config,
+        data,
+        cores,
+        steps=30,
+        advice=False,
+        trace=trace,
+        announce=said.append,
+        tell=told.append,
     )

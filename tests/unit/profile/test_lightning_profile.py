@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tuner.errors import UsageError
+from tuner.errors import TunerError
 from tuner.profile import lightning_profile
-from tuner.profile.lightning_profile import _Profiling
+from tuner.profile.lightning_profile import LightningProfile
 from tuner.training.stage_marks import Stage
 
 
@@ -31,7 +31,7 @@ def train(network: nn.Module, epochs: int) -> None:
 def test_a_training_is_profiled_and_goes_on(epochs: int, tmp_path: Path) -> None:
     """SETTLE and all blocks of 30 steps take 47 of them."""
     network = nn.Linear(4, 1)
-    callback = _Profiling(steps=30, html=tmp_path / "page.html", show=False)
+    callback = LightningProfile(steps=30, html=tmp_path / "page.html", show=False)
     callback.on_train_start(None, network)
     train(network, epochs)
     callback.on_train_end(None, network)
@@ -47,8 +47,5 @@ def test_a_training_is_profiled_and_goes_on(epochs: int, tmp_path: Path) -> None
 def test_without_lightning_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pytorch_lightning", "lightning", "lightning.pytorch"):
         monkeypatch.setitem(sys.modules, name, None)
-    fresh = importlib.reload(lightning_profile)
-    with pytest.raises(UsageError, match="pip install pytorch-lightning"):
-        _ = fresh.LightningProfile
-    with pytest.raises(AttributeError):
-        _ = fresh.Nothing
+    with pytest.raises(TunerError, match=r"pip install 'tuner\[lightning\]'"):
+        importlib.reload(lightning_profile)

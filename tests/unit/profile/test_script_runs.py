@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,14 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 
 @pytest.fixture(scope="module")
-def found(script: Script) -> dict[str, Any]:
+def host() -> Iterator[ScriptHost]:
     with ScriptHost() as host:
-        return run_script(script, host, look=True)
+        yield host
+
+
+@pytest.fixture(scope="module")
+def found(script: Script, host: ScriptHost) -> dict[str, Any]:
+    return run_script(script, host, look=True)
 
 
 def test_stages_of_a_stranger_s_loop_add_up_and_the_slow_one_is_seen(found: dict[str, Any]) -> None:
@@ -127,9 +133,9 @@ def test_a_line_that_reads_a_value_gets_what_it_got_first() -> None:
     assert torch.tensor(2.0).item() == 2.0
 
 
-def test_a_script_that_fails_ends_in_one_line(tmp_path: Path) -> None:
+def test_a_script_that_fails_ends_in_one_line(tmp_path: Path, host: ScriptHost) -> None:
     path = tmp_path / "bad.py"
     path.write_text("import nothing_of_that_name")
-    with ScriptHost() as host, pytest.raises(ScriptError, match="nothing_of_that") as raised:
+    with pytest.raises(ScriptError, match="nothing_of_that") as raised:
         run_script(Script(path=path, arguments=(), steps=10), host)
     assert "\n" not in str(raised.value)

@@ -14,6 +14,7 @@ from tuner.profile.profile_records import Advice, Operations, Stages, bottleneck
 from tuner.profile.stage_times import measure_pace, running
 from tuner.profile.tried_advice import Candidate, Trials
 from tuner.profile.variant_faults import Faults, batched_gain, dead_parts, faults_in, loops_in
+from tuner.training.stage_marks import Stage
 
 
 class Planted(nn.Module):
@@ -74,7 +75,14 @@ def test_each_fault_is_found_in_its_network_alone(found: dict[str, Faults]) -> N
 
 def trials(config: RunConfig, data: DeviceData) -> Trials:
     present, _ = measure_pace(config, data, steps=15)
-    return Trials(config=config, data=data, present=present, steps=15, announce=lambda _line: None)
+    return Trials(
+        config=config,
+        data=data,
+        present=present,
+        steps=15,
+        announce=lambda _line: None,
+        stages=Stages(seconds={Stage.FORWARD: 1.0}, how="", difference=0.0),
+    )
 
 
 def test_what_a_dead_branch_costs_is_measured_without_it(
@@ -205,6 +213,7 @@ def test_a_gain_is_by_the_present_training_as_it_runs_beside_what_is_tried(
             present=dataclasses.replace(present, pace=quiet),
             steps=15,
             announce=lambda _line: None,
+            stages=STAGES,
             beside=beside,
         )
         (same,) = tried.of_settings([Candidate(Advice(change="nothing"), config)])

@@ -7,6 +7,8 @@ import itertools
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -14,9 +16,9 @@ import torch
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
-from tuner.profile.profile_records import MEMORY, OPERATIONS, HostRecorder, Profile
-from tuner.profile.stage_times import NoMemoryError, measure_pace, running
-from tuner.profile.variant_profile import Wanted, profile_variant
+from tuner.profile.profile_records import MEMORY, OPERATIONS, Profile, Recorder
+from tuner.profile.stage_times import Measured, NoMemoryError, measure_pace, running
+from tuner.profile.variant_profile import _settings, profile_variant
 from tuner.training.stage_marks import Mark, Stage, unmarked
 
 
@@ -68,7 +70,8 @@ def trained(config: RunConfig, data: DeviceData, mark: Mark) -> list[torch.Tenso
 
 
 def test_recorded_steps_compute_what_others_compute(config: RunConfig, data: DeviceData) -> None:
-    recorder = HostRecorder()
+    recorder = Recorder(torch.device("cpu"))
+    recorder.start()
     plain, recorded = trained(config, data, unmarked), trained(config, data, recorder)
     assert all(torch.equal(a, b) for a, b in zip(plain, recorded, strict=True))
     assert set(recorder.stop().seconds) >= {Stage.DATA, Stage.FORWARD, Stage.BACKWARD}
@@ -78,7 +81,7 @@ def test_an_update_of_several_batches_tells_the_stages_of_each(
     config: RunConfig, data: DeviceData
 ) -> None:
     training = config.training.but(accumulate=3)
-    recorder = HostRecorder()
+    recorder = Recorder(torch.device("cpu"))
     with running(dataclasses.replace(config, training=training), data, mark=recorder) as found:
         recorder.start()
         found.steps(1)
@@ -100,4 +103,12 @@ def test_memory_that_runs_out_is_an_outcome(
     from tuner.devices import CpuCores
 
     with pytest.raises(TunerError, match="original does not fit with batch_size 32: no more"):
-        profile_variant("original", config, data, CpuCores((0,)), Wanted(steps=9))
+        profile_variant("original", config, data, CpuCores((0,)), steps=9)
+
+
+def test_settings_away_from_their_defaults_are_said(config: RunConfig, data: DeviceData) -> None:
+    training = config.training.but(accumulate=3, validate_every=2)
+    changed = dataclasses.replace(config, training=training)
+    measured = cast("Measured", SimpleNamespace(paced=SimpleNamespace(backend="eager")))
+    said = _settings(changed, measured, data)
+    assert (said["accumulate"], said["validate_every"]) == (3, 2)

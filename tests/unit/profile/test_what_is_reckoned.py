@@ -22,7 +22,6 @@ from tuner.profile.profile_records import (
     without_the_fall,
 )
 from tuner.profile.script_profile import usual
-from tuner.profile.stage_times import MARKER, between_markers
 from tuner.profile.step_operations import of_kernels, on_tensor_cores
 from tuner.training.stage_marks import Stage
 
@@ -40,20 +39,6 @@ def test_stretches_of_a_stage_add_up() -> None:
     assert found.seconds == {Stage.DATA: 1.5, Stage.FORWARD: 2.0}
     assert found.total_s == 3.5
     assert merged([found, found]).seconds == {Stage.DATA: 3.0, Stage.FORWARD: 4.0}
-
-
-def test_the_stages_of_a_replay_lie_between_its_markers() -> None:
-    kernels = [
-        (f"{MARKER}(long)", 1.0, 1.1),
-        ("gather", 1.1, 1.5),
-        (f"{MARKER}(long)", 1.5, 1.6),
-        ("gemm", 1.6, 2.5),
-        (f"{MARKER}(long)", 2.5, 2.6),
-    ]
-    found = between_markers(kernels, [Stage.OTHER, Stage.DATA, Stage.FORWARD])
-    assert found.seconds == pytest.approx({Stage.DATA: 0.5, Stage.FORWARD: 1.0})
-    with pytest.raises(ValueError, match="3 markers of 2"):
-        between_markers(kernels, [Stage.OTHER, Stage.DATA])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -36,34 +37,29 @@ def compose() -> dict[str, Any]:
     return document
 
 
-def validate(path: Path) -> subprocess.CompletedProcess[str]:
-    """Check against the Compose Specification's own schema, which check-jsonschema carries."""
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "check_jsonschema",
-            "--builtin-schema",
-            "vendor.compose-spec",
-            str(path),
-        ],
+def test_images_of_others_are_pinned_by_digest(compose: dict[str, Any]) -> None:
+    named = [each["image"] for each in compose["services"].values()]
+    named += re.findall(r"^ARG PYTHON=(.*)", (REPOSITORY / "Dockerfile").read_text(), re.MULTILINE)
+    others = [each for each in named if not each.startswith("tuner:")]
+    assert len(others) == 2
+    assert all(re.search(r"@sha256:[0-9a-f]{64}$", each) for each in others)
+
+
+def test_the_compose_file_fits_the_schema_which_would_notice_a_wrong_key(tmp_path: Path) -> None:
+    """The Compose Specification's own, which check-jsonschema carries."""
+    wrong = tmp_path / "docker-compose.yml"
+    wrong.write_text(COMPOSE.read_text().replace("healthcheck:", "healthchek:"))
+    schema = ["check_jsonschema", "--builtin-schema", "vendor.compose-spec", "--output-format=json"]
+    done = subprocess.run(
+        [sys.executable, "-m", *schema, str(COMPOSE), str(wrong)],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
     )
-
-
-def test_the_compose_file_fits_the_schema() -> None:
-    done = validate(COMPOSE)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_schema_would_notice_a_wrong_key(tmp_path: Path) -> None:
-    wrong = tmp_path / "docker-compose.yml"
-    wrong.write_text(COMPOSE.read_text().replace("healthcheck:", "healthchek:"))
-    done = validate(wrong)
     assert done.returncode == 1
+    errors = json.loads(done.stdout)["errors"]
+    assert {error["filename"] for error in errors} == {str(wrong)}, done.stdout
     assert "healthchek" in done.stdout
 
 
@@ -100,6 +96,22 @@ def test_the_tables_are_made_once_the_database_is_healthy_and_all_others_wait_fo
         )
         assert compose["services"][service]["depends_on"] == {first: {"condition": condition}}
     assert "--host=127.0.0.1" in compose["services"]["postgres"]["healthcheck"]["test"]
+
+
+@pytest.mark.parametrize("service", ["postgres", *OURS])
+def test_each_service_has_a_limit_of_memory_and_says_whether_it_is_well(
+    compose: dict[str, Any], service: str
+) -> None:
+    found = compose["services"][service]
+    assert re.fullmatch(r"[1-9]\d*g", found["mem_limit"])
+    check = found["healthcheck"]
+    if service == "init":  # ends by itself: others wait for its exit code
+        assert check == {"disable": True}
+    else:
+        assert check["test"][0] == "CMD"
+        assert {"interval", "timeout", "retries", "start_period"} <= set(check)
+    if check.get("test", [""])[1:2] == ["tuner-entrypoint"]:
+        assert parse(check["test"][2:]) == "status"
 
 
 def test_no_password_stands_in_the_file(compose: dict[str, Any]) -> None:

@@ -22,12 +22,13 @@ def _quiet() -> None:
 def test_without_a_run_of_the_default_it_asks_as_auto_does(state: TrialState) -> None:
     found = []
     for name in ("kg", "alternate"):
-        study = begun(16, default=state)
+        study = begun(24, default=state)  # which is after its beginning
         study.sampler = sampler(name)
         found.append([study.ask(SPACE.stored()).params for _ in range(2)])
     assert found[0] == found[1]
-    study = begun(16)
-    assert study.ask(SPACE.stored()).params == DEFAULT, "it needs more runs of it to judge others"
+    study = begun(24)
+    again = SPACE.true(study.ask(SPACE.stored()).params)
+    assert again == DEFAULT, "it needs more runs of it to judge others"
 
 
 def test_a_default_that_did_not_converge_says_nothing() -> None:
@@ -43,7 +44,7 @@ def test_a_default_that_did_not_converge_says_nothing() -> None:
         )
     )
     without.add_trials(study.trials[1:])
-    assert without.ask(SPACE.stored()).params != DEFAULT
+    assert SPACE.true(without.ask(SPACE.stored()).params) != DEFAULT
 
 
 def test_the_default_counts_with_the_mean_of_its_runs() -> None:
@@ -51,7 +52,9 @@ def test_the_default_counts_with_the_mean_of_its_runs() -> None:
     study = begun(3)
     for seconds, mql in ((2.0, 0.7), (4.0, 0.9)):
         study.add_trial(
-            create_trial(params=DEFAULT, distributions=SPACE.stored(), values=[seconds, mql])
+            create_trial(
+                params=SPACE.held(DEFAULT), distributions=SPACE.stored(), values=[seconds, mql]
+            )
         )
     history.update(study.trials, asking=9)
     first = study.trials[0].values
@@ -65,7 +68,7 @@ def test_a_default_that_fails_sometimes_does_not_make_others_look_as_good() -> N
         study.add_trial(
             create_trial(
                 state=TrialState.FAIL,
-                params=DEFAULT,
+                params=SPACE.held(DEFAULT),
                 distributions=SPACE.stored(),
                 user_attrs={"stopped_by": "diverged"},
             )
@@ -75,3 +78,19 @@ def test_a_default_that_fails_sometimes_does_not_make_others_look_as_good() -> N
     found = known(history, place_of(SPACE, DEFAULT))
     assert found is not None
     assert len(found.past) == 24
+
+
+def test_a_beginning_leaves_out_what_was_set_aside() -> None:
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler())
+    for number in range(3):
+        study.add_trial(
+            create_trial(
+                state=TrialState.FAIL if number == 0 else TrialState.COMPLETE,
+                params=SPACE.held(DEFAULT if number == 0 else SPACE.at([0.1 * number] * 5)),
+                distributions=SPACE.stored(),
+                values=None if number == 0 else [1.0, 0.8],
+                user_attrs={"set_aside": True} if number == 0 else {},
+            )
+        )
+    asked = [SPACE.true(study.ask(SPACE.stored()).params) for _ in range(6)]
+    assert DEFAULT not in asked, "it cost several workers their lives"

@@ -97,7 +97,9 @@ def test_trials_without_weight_decay_do_not_pile_up_on_one_encoded_point() -> No
     here = FILE.default_hyperparameters().as_dict()
     for number in range(8):
         study.add_trial(
-            create_trial(params=here, distributions=SPACE.stored(), values=[1.0, number])
+            create_trial(
+                params=SPACE.held(here), distributions=SPACE.stored(), values=[1.0, number]
+            )
         )
     history = TrialHistory(SPACE)
     history.update(study.trials, asking=99)

@@ -16,6 +16,7 @@ from tuner.record import Recorded
 from tuner.search.history import configuration
 from tuner.search.sampler import EncodedSampler, neighbours
 from tuner.search.suggest import UnfitConfigurationError, suggest
+from tuner.spec.ranges import held
 from tuner.storage.optuna.rows import ENQUEUED
 
 DEFAULT: dict[str, Value] = {
@@ -39,7 +40,7 @@ def _quiet() -> None:
 def new_study(sampler: str) -> Study:
     chosen = EncodedSampler(SPACE, sampler, seed=3, default=DEFAULT)
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=chosen)
-    study.enqueue_trial(DEFAULT)
+    study.enqueue_trial(SPACE.held(DEFAULT))
     return study
 
 
@@ -57,11 +58,11 @@ def run(study: Study, trials: int) -> list[dict[str, Value]]:
     for number in range(trials):
         trial = study.ask()
         there = study.get_trials(deepcopy=False)[number]
-        params = suggest(study, there, SPACE)
+        params = suggest(study, there, there.system_attrs.get(ENQUEUED), SPACE)
         for name in params:
             r = SPACE.ranges[name].stored()
             study._storage.set_trial_param(
-                trial._trial_id, name, r.to_internal_repr(params[name]), r
+                trial._trial_id, name, r.to_internal_repr(held(params[name], r)), r
             )
         flat = Recorded(converged=True, epochs=10).to_flat()
         for key, said in flat.items():
@@ -121,7 +122,7 @@ def test_what_somebody_enqueued_and_the_space_does_not_hold_is_refused(
     trial = study.get_trials(deepcopy=False)[1]
     assert ENQUEUED in trial.system_attrs
     with pytest.raises(UnfitConfigurationError, match=next(iter(wrong))):
-        suggest(study, trial, SPACE)
+        suggest(study, trial, trial.system_attrs[ENQUEUED], SPACE)
 
 
 def test_part_of_a_configuration_is_completed() -> None:
@@ -129,6 +130,7 @@ def test_part_of_a_configuration_is_completed() -> None:
     study.enqueue_trial({"norm": "none", "depth": 5})
     study.ask()
     study.ask()
-    found = suggest(study, study.get_trials(deepcopy=False)[1], SPACE)
+    trial = study.get_trials(deepcopy=False)[1]
+    found = suggest(study, trial, trial.system_attrs[ENQUEUED], SPACE)
     assert (found["norm"], found["depth"]) == ("none", 5)
     assert SPACE.contains(found) == []

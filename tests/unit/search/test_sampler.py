@@ -28,9 +28,8 @@ def _quiet() -> None:
 @pytest.mark.parametrize(
     ("sampler", "trials"),
     [
-        ("auto", 20),
         ("alternate", 20),
-        ("kg", 20),
+        ("auto", 20),
         ("tpe", 20),
         ("gp", STARTUP + 1),
         ("nsga2", 60),
@@ -42,7 +41,7 @@ def test_every_suggestion_lies_in_the_stored_space(sampler: str, trials: int) ->
     for params in run(new_study(sampler), trials):
         assert SPACE.contains(params) == []
         for name, distribution in SPACE.stored().items():
-            assert distribution._contains(distribution.to_internal_repr(params[name]))
+            assert distribution._contains(distribution.to_internal_repr(SPACE.held(params)[name]))
         for size in (params["hidden_size"], params["batch_size"]):
             assert isinstance(size, int)
             assert size & (size - 1) == 0
@@ -84,7 +83,7 @@ def test_random_asks_cover_the_space_and_sometimes_use_no_weight_decay_at_all() 
 
 def test_an_enqueued_configuration_comes_first_and_unchanged() -> None:
     study = new_study("tpe")
-    study.enqueue_trial(FILE.default_hyperparameters().as_dict())
+    study.enqueue_trial(SPACE.held(FILE.default_hyperparameters().as_dict()))
     (first,) = run(study, 1)
     assert first == FILE.default_hyperparameters().as_dict()
 
@@ -111,7 +110,7 @@ def test_a_model_learns_from_finished_trials(sampler: str) -> None:
 @pytest.mark.parametrize("sampler", MODELS)
 def test_running_failed_and_pruned_trials_do_not_disturb(sampler: str) -> None:
     study = new_study(sampler)
-    record(study, 52)
+    record(study, 52 if sampler == "nsga2" else STARTUP + 2)  # a generation has 50
     study.ask(SPACE.stored())
     for state, reason in (
         (TrialState.FAIL, "diverged"),
@@ -121,7 +120,7 @@ def test_running_failed_and_pruned_trials_do_not_disturb(sampler: str) -> None:
         trial = study.ask(SPACE.stored())
         trial.set_user_attr("stopped_by", reason)
         study.tell(trial, state=state)
-    assert SPACE.contains(study.ask(SPACE.stored()).params) == []
+    assert SPACE.contains(SPACE.true(study.ask(SPACE.stored()).params)) == []
 
 
 def test_the_stored_space_holds_true_values_that_people_can_read() -> None:
@@ -131,7 +130,7 @@ def test_the_stored_space_holds_true_values_that_people_can_read() -> None:
     assert trial.distributions == SPACE.stored()
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", sorted(set(SAMPLERS) - {"auto"}))
 def test_a_seed_fixes_the_search_of_one_worker_across_restarts(sampler: str) -> None:
     def search(*, seed: int, restarted: bool) -> list[dict[str, Any]]:
         study = new_study(sampler, seed=seed)
@@ -210,5 +209,5 @@ def test_a_late_answer_is_waited_for_and_then_no_longer(monkeypatch: pytest.Monk
     naps: list[float] = []
     time = SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=naps.append)
     monkeypatch.setattr("tuner.search.sampler.time", time)
-    assert SPACE.contains(study.ask(SPACE.stored()).params) == []
+    assert SPACE.contains(SPACE.true(study.ask(SPACE.stored()).params)) == []
     assert 3 <= len(naps) <= 6

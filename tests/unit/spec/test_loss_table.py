@@ -17,8 +17,8 @@ from tuner.data.task import demo_task
 from tuner.errors import UsageError
 from tuner.models.registry import network_arguments
 from tuner.spec.definition import StudyDefinition, changed_files, differences
+from tuner.spec.policy import resumed
 from tuner.spec.study_file import StudyFile, load_study_file
-from tuner.spec.study_settings import resumed
 from tuner.verdict.compare.fairness import _setting
 
 TERM = "def mass(forecast, past, future, target):\n    return forecast.mean()\n"

@@ -12,8 +12,8 @@ import pytest
 from tests.support.programs import program_definition, write_program
 from tests.support.small_study import STUDY_TOML, TASK
 from tuner.config import RunConfig, TrainingSettings
-from tuner.spec.configuration import Configuration
 from tuner.spec.definition import StudyDefinition, differences
+from tuner.spec.space import Configuration
 from tuner.spec.study_file import load_study_file
 from tuner.trial.run import run_config
 

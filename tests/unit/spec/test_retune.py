@@ -8,7 +8,7 @@ import pytest
 
 from tuner.errors import UsageError
 from tuner.spec.margin import CONFIRMATION_SEEDS
-from tuner.spec.retune import Registered, agreed
+from tuner.spec.policy import Registered, agreed
 
 WAS = Registered(against="original", searches=3, trials=100, margin=0.02, together=2)
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from tuner.training.clock import Clock
+from tuner.training.clock import Clock, seeded
 
 
 class Times:
@@ -77,3 +78,14 @@ def test_who_listens_to_the_clock_is_told_off_it() -> None:
     with clock.paused():
         assert clock.elapsed() == 3
     assert [runs for runs, _ in told] == [True, False, True]
+
+
+def test_shuffles_have_random_numbers_of_their_own() -> None:
+    """Not those that drew the initial weights, which the seed itself would give again."""
+    cpu = torch.device("cpu")
+    weights = torch.rand(64, generator=torch.Generator().manual_seed(7))
+    with seeded(7, cpu) as shuffles:
+        found = torch.rand(64, generator=shuffles)
+    assert not torch.equal(found, weights)
+    with seeded(7, cpu) as again:
+        assert torch.equal(torch.rand(64, generator=again), found)

@@ -27,7 +27,7 @@ Configure = Callable[..., RunConfig]
 T = TypeVar("T")
 
 
-@pytest.mark.parametrize("name", builtin_names())
+@pytest.mark.parametrize("name", ["batchnorm", "original"])
 def test_one_seed_gives_one_result_and_another_seed_another(
     data: DeviceData, run_config: Configure, name: str
 ) -> None:
@@ -41,17 +41,17 @@ def test_one_seed_gives_one_result_and_another_seed_another(
 def test_training_lowers_the_validation_loss(
     data: DeviceData, run_config: Configure, name: str
 ) -> None:
-    history = fit(run_config(name, max_epochs=6), data).history
-    assert present(history[-1].val_loss) < 0.95 * present(history[0].val_loss)
+    history = fit(run_config(name, max_epochs=4), data).history
+    assert present(history[-1].val_loss) < 0.97 * present(history[0].val_loss)
 
 
-@pytest.mark.parametrize("name", ["batchnorm", "original"])
 def test_a_warmed_up_training_is_bit_for_bit_one_that_is_not(
-    data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch, name: str
+    data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warmed = fit(run_config(name), data)
+    config = run_config("batchnorm", max_epochs=2)
+    warmed = fit(config, data)
     monkeypatch.setattr(EagerEngine, "warm_up", lambda self: None)
-    cold = fit(run_config(name), data)
+    cold = fit(config, data)
     assert losses_of(warmed) == losses_of(cold)
     assert same_weights(warmed, cold)
 

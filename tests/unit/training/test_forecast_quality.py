@@ -16,7 +16,7 @@ from tuner.data.task import symmetric_pairs
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
 from tuner.training import evaluate
-from tuner.training.forecast_quality import forecast_quality
+from tuner.training.evaluate import forecast_quality
 
 
 class Fixed(nn.Module):

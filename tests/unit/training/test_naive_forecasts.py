@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from tests.support.tiny_tasks import tiny_task
 from tuner.config import Objective
 from tuner.data.prepare import TestWindows, prepare
 from tuner.data.task import load_task
 from tuner.data.times import season_rows
 from tuner.data.windows import DeviceData, to_device
-from tuner.training.evaluate import evaluate
-from tuner.training.forecast_quality import LAST_VALUE, SEASONAL_NAIVE, baselines, score_baselines
+from tuner.training.evaluate import LAST_VALUE, SEASONAL_NAIVE, baselines, evaluate, score_baselines
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ def test_a_past_shorter_than_a_season_has_no_season(data: DeviceData) -> None:
 
 
 def test_they_are_scored_as_a_network_is(data: DeviceData) -> None:
-    scores = {each.name: each.evaluation for each in score_baselines(data)}
+    scores = score_baselines(data)
     assert scores[SEASONAL_NAIVE].test_mql_mean < scores[LAST_VALUE].test_mql_mean
     own = baselines(data)[LAST_VALUE]
     assert evaluate(own, data) == scores[LAST_VALUE]
@@ -88,7 +90,7 @@ def test_they_are_scored_as_a_network_is(data: DeviceData) -> None:
         by_hand.append(loss[..., list(data.task.eval_index)].mean())
     assert scores[LAST_VALUE].test_mql_mean == pytest.approx(np.mean(by_hand), rel=1e-9)
     part = score_baselines(data, windows=TestWindows.SEARCHED)
-    assert part[0].evaluation.test_blocks
+    assert part[LAST_VALUE].test_blocks
 
 
 def test_each_column_has_a_score_and_a_scaled_objective_weighs_them_alike() -> None:
@@ -119,3 +121,10 @@ def test_each_column_has_a_score_and_a_scaled_objective_weighs_them_alike() -> N
     first = rows[: len(rows) // len(plain.series)].astype(float)
     by_row = np.abs(np.diff(first, axis=0)).mean(axis=0) * plain.scale[0].numpy()
     np.testing.assert_allclose(plain.change[0].numpy(), by_row, rtol=1e-5)
+
+
+def test_a_horizon_longer_than_a_season_repeats_the_last_one_again(tmp_path: Path) -> None:
+    task = tiny_task().model_copy(update={"horizon": 30})
+    longer = to_device(prepare(task, cache_dir=tmp_path), "cpu")
+    rows = baselines(longer)[SEASONAL_NAIVE].rows.tolist()
+    assert rows == [*range(24), *range(6)]

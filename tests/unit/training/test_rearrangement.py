@@ -24,7 +24,7 @@ def test_a_forecast_crosses_where_a_higher_level_is_below_a_lower_one() -> None:
     values=st.lists(st.floats(-100, 100), min_size=5, max_size=5),
     came=st.floats(-100, 100),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50)
 def test_sorting_never_makes_the_loss_over_all_levels_larger(
     values: list[float], came: float
 ) -> None:

@@ -61,6 +61,31 @@ def test_an_update_is_one_step_of_the_optimiser_and_clipped_once(
     assert gradient(step).norm() == pytest.approx(0.01, rel=1e-3)
 
 
+def test_the_optimiser_takes_a_gradient_that_is_clipped_by_then(
+    data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adam's first step does not show it: that has any gradient's size divided out."""
+    step, taken = step_of(run_config(gradient_clip=0.01), data), []
+    monkeypatch.setattr(step._optimizer, "step", lambda: taken.append(gradient(step).norm()))
+    step.train(data.train.gather(torch.arange(64)))
+    assert taken == [pytest.approx(0.01, rel=1e-3)]
+
+
+@pytest.mark.parametrize(("norm", "divisor"), [(0.5, 1.0), (1.0, 1.0), (4.0, 4.0)])
+def test_a_captured_step_divides_large_gradients_and_leaves_small_ones(
+    data: DeviceData, run_config: Configure, norm: float, divisor: float
+) -> None:
+    """As `clip_grad_norm_` does; the fused optimiser divides by what is given to it."""
+    config = run_config(gradient_clip=1.0)
+    model = build_model(config.architecture, data.shapes, config.hyperparameters)
+    step = Step(config, data, model, capturable=True)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    next(p for p in model.parameters()).grad.flatten()[0] = norm  # type: ignore[union-attr]
+    step._clip()
+    assert float(step._optimizer.grad_scale) == pytest.approx(divisor, rel=1e-5)  # type: ignore[attr-defined]
+
+
 def with_torchs_scaler(
     config: RunConfig, data: DeviceData, indices: list[Tensor]
 ) -> tuple[nn.Module, float]:

@@ -21,7 +21,7 @@ from tuner.data.prepare import prepare
 from tuner.data.source_kinds import DemoSource
 from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
-from tuner.devices import CpuCores, Gpu, Observation
+from tuner.devices import CpuCores, Gpu, Observation, exclusive
 from tuner.spec.membership import seed_of_trial
 from tuner.training import Evaluation, FitResult, evaluate, fit
 from tuner.training.engines import choose as backends
@@ -42,19 +42,34 @@ class Unwatched:
         return Observation(contaminated=False, why="")
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> DeviceData:
+def tiny(folder: Path, *, input_size: int) -> DeviceData:
     task = Task(
         name="tiny",
-        source=DemoSource(kind="demo", rows=120),
+        source=DemoSource(kind="demo", rows=10 * input_size),
         target_columns=("a",),
         frequency="h",
-        input_size=12,
+        input_size=input_size,
         horizon=3,
         quantiles=(0.1, 0.5, 0.9),
         eval_quantiles=(0.1, 0.5, 0.9),
     )
-    return to_device(prepare(task, cache_dir=tmp_path_factory.mktemp("prepared")), "cpu")
+    return to_device(prepare(task, cache_dir=folder), "cpu")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DeviceData:
+    return tiny(tmp_path_factory.mktemp("prepared"), input_size=12)
+
+
+def test_baselines_see_all_of_the_past_also_where_the_default_sees_less(tmp_path: Path) -> None:
+    """The last day is a baseline of the data, whichever past a study searches."""
+    day = tiny(tmp_path, input_size=24)
+    job = job_of(reruns=0)
+    short = replace(job.hyperparameters, own={"input_size": 12})
+    definition = replace(job.definition, defaults=short)
+    job = replace(job, hyperparameters=short, definition=definition)
+    recorded = present(run_job(job, {"0" * 64: day})).recorded
+    assert set(present(recorded.baseline_test_mql)) == {"last_value", "seasonal_naive"}
 
 
 def test_two_real_seeds_differ_and_each_has_its_own_curve(data: DeviceData) -> None:
@@ -128,6 +143,26 @@ def test_trials_that_share_a_core_take_turns_by_their_records(
     assert len(parts) == 8
     parts.sort()
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(parts))
+
+
+def test_its_device_is_a_trials_own_until_its_network_is_evaluated(
+    data: DeviceData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever trained beside the evaluation would have a clock that is not his alone."""
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
+    free: list[bool] = []
+
+    def seen(model: torch.nn.Module, data: DeviceData, **more: Any) -> Evaluation:
+        found = evaluate(model, data, **more)
+        with exclusive(CpuCores((0,)).lock_names, give_up=lambda: True) as mine:
+            free.append(mine)
+        return found
+
+    monkeypatch.setattr(objective, "evaluate", seen)
+    assert run_job(job_of(reruns=0), {"0" * 64: data}) is not None
+    assert free == [False]
+    with exclusive(CpuCores((0,)).lock_names, give_up=lambda: True) as mine:
+        assert mine
 
 
 @pytest.mark.parametrize(

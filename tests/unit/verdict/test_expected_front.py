@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from optuna.trial import TrialState
 
-from tuner.config import Value
+from tuner.config import Choice, Value
 from tuner.record import Recorded
 from tuner.search.gaussian_process import GaussianProcess
 from tuner.search.sampler import SobolPoints
 from tuner.spec.pareto import Point
 from tuner.spec.study_file import load_study_file
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.verdict.runs_model import LEAST_TRIALS, Choice, expected_points, front_of, front_of_runs
+from tuner.verdict.runs_model import LEAST_TRIALS, expected_points, front_of, front_of_runs
 
 SPACE = load_study_file("original").space
 NOISE = (0.12, 0.014)

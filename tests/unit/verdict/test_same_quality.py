@@ -16,9 +16,8 @@ from tuner.study.archive import read_archive
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.known_runs import candidates_of
-from tuner.verdict.no_answer import NoAnswerError, percent, why_none
 from tuner.verdict.reasons import because_of_answer
-from tuner.verdict.recommendation import CHANCE, model_of
+from tuner.verdict.recommendation import CHANCE, NoAnswerError, model_of, percent, why_none
 from tuner.verdict.runs_model import FENCE, LEAST_CONFIGURATIONS, RunsModel
 from tuner.verdict.same_quality import (
     Answer,

@@ -5,15 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from tuner.config import StopReason
+from tuner.storage.records import Claim
 from tuner.worker.loop import KeptLease
 from tuner.worker.process import StopFlag
 
+if TYPE_CHECKING:
+    from tuner.storage.queue.leased_queue import Queue
+    from tuner.storage.queue.roster import Roster
+
 PATIENCE_S = 60.0
+HELD = Claim(work_id=1, trial_id=None, trial_number=3, token="t")
 
 
 @dataclass
@@ -25,12 +32,16 @@ class Calls:
     done: list[str] = field(default_factory=list)
     enough: threading.Event = field(default_factory=threading.Event)
 
-    def renew(self) -> bool:
+    heartbeat_s: float = 0.001
+
+    def renew(self, held: object, had_s: float) -> bool:
+        assert (held, had_s) == (HELD, 1.5)
         self.done.append("renew")
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return answer()
 
-    def report(self) -> None:
+    def report(self, worker: str) -> None:
+        assert worker == "ann"
         self.done.append("report")
 
     def reap(self) -> None:
@@ -39,13 +50,8 @@ class Calls:
             self.enough.set()
 
     def lease(self, stop: StopFlag | None = None) -> KeptLease:
-        return KeptLease(
-            heartbeat_s=0.001,
-            renew=self.renew,
-            report=self.report,
-            reap=self.reap,
-            stop=stop or StopFlag(),
-        )
+        queue, roster = cast("Queue[Any]", self), cast("Roster", self)
+        return KeptLease(HELD, queue, roster, "ann", stop or StopFlag(), lambda: 1.5)
 
 
 def away() -> bool:

@@ -39,11 +39,6 @@ class Rhythm:
     step_us: int
     """The usual step."""
 
-    @property
-    def within_a_day(self) -> bool:
-        """Whether the usual step is shorter than a day."""
-        return self.step_us < DAY
-
 
 def rhythm_of(times: Times) -> Rhythm | None:
     """The frequency of ascending times, (R,); None for fewer than three, or repeated ones."""
@@ -54,11 +49,6 @@ def rhythm_of(times: Times) -> Rhythm | None:
     usual = int(sizes[np.argmax(counts)])
     found = [_on(times, each, usual) for each in _candidates(times, usual)]
     return min(found, key=lambda each: (not each.regular, each.missing))
-
-
-def rhythm_at(times: Times, frequency: str) -> Rhythm:
-    """How ascending times, (R,), fit a frequency that was named."""
-    return _on(times, frequency, step_of(frequency))
 
 
 def _candidates(times: Times, step: int) -> Sequence[str]:
@@ -422,7 +412,14 @@ def layout_of(sheet: Sheet, told: Told) -> Layout:
     groups = groups_of(names, sheet.rows)
     if when is None:
         if told.frequency is None:
-            guesses.append(_of_frequency())
+            guesses.append(
+                Guess(
+                    key="frequency",
+                    value=COUNTED,
+                    question="How far apart are two rows (h, 15min, D, B, W, MS, ...)?",
+                    why="nothing says how far apart two rows are",
+                )
+            )
         rhythm = _named(told.frequency or COUNTED)
         return Layout(
             when=None, id_column=id_column, timezone=None, groups=groups, rhythm=rhythm,
@@ -432,7 +429,11 @@ def layout_of(sheet: Sheet, told: Told) -> Layout:
     timezone = _timezone(when, when.times[longest], told, guesses)
     by_group = [_dated(when.times[positions], timezone, when) for positions in groups]
     usual = _rhythm(when.times[longest] if timezone is None else max(by_group, key=len), told)
-    fits = [rhythm_at(times, usual.frequency) for times in by_group if _ascends(times)]
+    fits = [
+        _on(times, usual.frequency, step_of(usual.frequency))
+        for times in by_group
+        if _ascends(times)
+    ]
     rhythm = replace(
         usual,
         regular=all(each.regular for each in fits),
@@ -546,15 +547,6 @@ def _known_zone(name: str) -> str:
             f"unknown time zone {name!r}; use for example 'Europe/Berlin', 'America/New_York'"
         ) from None
     return name
-
-
-def _of_frequency() -> Guess:
-    return Guess(
-        key="frequency",
-        value=COUNTED,
-        question="How far apart are two rows (h, 15min, D, B, W, MS, ...)?",
-        why="nothing says how far apart two rows are",
-    )
 
 
 def _rhythm(times: Times, told: Told) -> Rhythm:

@@ -132,9 +132,6 @@ class Proposal:
     guesses: tuple[Guess, ...]
     left_out: tuple[str, ...]
     """Columns that are no targets, each with the reason."""
-    missing_rows: int
-    missing_cells: int
-    """Empty ones in the targets."""
 
 
 def propose(sheet: Sheet, told: Told, name: str) -> Proposal:
@@ -178,8 +175,6 @@ def propose(sheet: Sheet, told: Told, name: str) -> Proposal:
         series=layout.series,
         guesses=tuple(guesses),
         left_out=tuple(left_out),
-        missing_rows=layout.rhythm.missing,
-        missing_cells=sum(column.missing for column in targets),
     )
 
 
@@ -216,7 +211,7 @@ def _gaps(layout: Layout, cells: int) -> Guess | None:
     else:
         counts = ((rhythm.missing, "rows are missing"), (cells, "cells are empty"))
         what = ", ".join(f"{number:,} {words}" for number, words in counts if number)
-        made_up = rhythm.missing > layout.rows or (not rhythm.within_a_day and not cells)
+        made_up = rhythm.missing > layout.rows or (rhythm.step_us >= DAY and not cells)
         value = "skip" if layout.when and made_up else "fill"
     return Guess(
         key="gaps",

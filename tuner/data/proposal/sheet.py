@@ -44,20 +44,9 @@ _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}(?:[-./]\d{1,4})?(?:[T ]\d{1,2}:\d{2}.*)
 _STRANGE = re.compile("[\x00-\x08\x0e-\x1f\x80-\x9f]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """Keys of a CSV's source, and how many columns it has."""
-
-    encoding: str
-    separator: str
-    decimal: Literal[".", ","]
-    header: bool
-    header_is_sure: bool
-    columns: int
-
-
-def dialect_of(content: bytes, path: Path, *, header: bool | None) -> Dialect:
-    """How the file is written. `header` says whether its first row is one; None: found out.
+def dialect_of(content: bytes, path: Path, *, header: bool | None) -> tuple[CsvSource, bool, int]:
+    """How the file is written, whether it is sure if it has a header, and how many columns it has.
+    `header` says whether its first row is one; None: found out.
 
     Raises:
         DataError: it is no text, or has no rows.
@@ -72,14 +61,15 @@ def dialect_of(content: bytes, path: Path, *, header: bool | None) -> Dialect:
         raise DataError(f"{path}: cannot be cut into columns; give a CSV or a Parquet file")
     decimal: Literal[".", ","] = "," if separator != "," and _has_decimal_commas(rows) else "."
     found, sure = _has_header(rows, decimal)
-    return Dialect(
+    source = CsvSource(
+        kind="csv",
+        path=path,
         encoding=encoding,
         separator=separator,
         decimal=decimal,
         header=found if header is None else header,
-        header_is_sure=sure or header is not None,
-        columns=len(rows[0]),
     )
+    return source, sure or header is not None, len(rows[0])
 
 
 def number_of(cell: str, decimal: str) -> float | None:
@@ -181,6 +171,7 @@ def _has_header(rows: Sequence[Sequence[str]], decimal: str) -> tuple[bool, bool
     return False, not (whole and fractions)
 
 
+_WRITTEN = {"separator", "decimal", "encoding", "header"}
 PARQUET = b"PAR1"
 FRAME_INDEX = "__index_level_0__"
 """As pandas calls an index without a name that it writes to Parquet."""
@@ -252,18 +243,18 @@ def read_sheet(path: Path, *, header: bool | None) -> Sheet:
     content = _content(path)
     if content.startswith(PARQUET) or path.suffix.lower() in (".parquet", ".pq"):
         return _parquet(content, path)
-    dialect = dialect_of(content, path, header=header)
-    keys = _keys(dialect)
-    source = CsvSource(kind="csv", path=path, **keys)
+    source, header_is_sure, columns = dialect_of(content, path, header=header)
     cells = read_cells(decode(content, source), source)
     return Sheet(
         kind="csv",
         path=path,
-        columns=tuple(_column(name, texts, dialect) for name, texts in cells.columns.items()),
+        columns=tuple(
+            _column(name, texts, source.decimal) for name, texts in cells.columns.items()
+        ),
         rows=len(cells.rows),
-        written=keys,
-        header_is_sure=dialect.header_is_sure,
-        unnamed=dialect.columns - len(cells.columns),
+        written=source.model_dump(include=_WRITTEN, exclude_defaults=True),
+        header_is_sure=header_is_sure,
+        unnamed=columns - len(cells.columns),
     )
 
 
@@ -288,19 +279,14 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _keys(dialect: Dialect) -> dict[str, Any]:
-    usual = {"separator": ",", "decimal": ".", "encoding": "utf-8", "header": True}
-    return {key: getattr(dialect, key) for key in usual if getattr(dialect, key) != usual[key]}
-
-
-def _column(name: str, texts: Sequence[str], dialect: Dialect) -> Column:
+def _column(name: str, texts: Sequence[str], decimal: str) -> Column:
     numbers = np.full(len(texts), np.nan)
     missing = 0
     for position, cell in enumerate(texts):
         if is_missing(cell):
             missing += 1
             continue
-        number = number_of(cell, dialect.decimal)
+        number = number_of(cell, decimal)
         if number is None:
             return Column(name=name, texts=texts, missing=sum(map(is_missing, texts)))
         numbers[position] = number

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import UsageError
-from tuner.launch.engines.placement import Placement, WorkerCommand, workers_asked
+from tuner.launch.engines.placement import Placement, WorkerCommand, refuse_sqlite, workers_asked
 from tuner.launch.request import DeviceChoice
 from tuner.storage.url import DatabaseUrl
 
@@ -50,11 +50,7 @@ class KubernetesEngine:
     notice: str = ""
 
     def check(self, address: DatabaseUrl) -> None:
-        if address.is_sqlite:
-            raise UsageError(
-                "an SQLite database is one file of one host, and no pod sees it: share a "
-                "PostgreSQL (docs/several-machines.md)"
-            )
+        refuse_sqlite(address, "no pod sees it")
 
     def place(self, command: WorkerCommand) -> AbstractContextManager[Placement]:
         raise AssertionError(f"{command.studies}: nothing is placed on Kubernetes")

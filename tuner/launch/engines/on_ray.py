@@ -10,9 +10,7 @@ import logging
 import os
 import platform
 import re
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,15 +24,16 @@ import platformdirs
 from pydantic import Field
 
 from tuner.errors import INTERRUPTED, TERMINATED, TunerError, UsageError
+from tuner.files.child import ChildProcess, last_line
 from tuner.files.environment import STORAGE_VARIABLE
 from tuner.files.plain import Label, Strict
-from tuner.launch.child import last_line
 from tuner.launch.engines.placement import (
     Place,
     Placement,
     PlaceState,
     WorkerCommand,
     read_settings,
+    refuse_sqlite,
     workers_asked,
 )
 from tuner.launch.request import DeviceChoice
@@ -185,7 +184,7 @@ class WorkerPlace:
                 f"{platform.node()} has tuner {__version__}, the launch is of tuner {version}; "
                 "install the same on all nodes"
             )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: ChildProcess | None = None
         self._began = 0.0
         self._kills = 0
         """In a row, each soon after it had begun."""
@@ -194,7 +193,7 @@ class WorkerPlace:
 
     def begin(self) -> None:
         """Have it work, where it does not."""
-        if self._refusal or (self._process is not None and self._process.poll() is None):
+        if self._refusal or (self._child is not None and self._child.runs):
             return
         logs = _logs_of(self._folder)
         if logs is None:
@@ -204,33 +203,30 @@ class WorkerPlace:
         self._began = time.monotonic()
         command = [sys.executable, "-m", "tuner", *self._words[1:]]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._child = ChildProcess(
+                "the worker",
                 [*command, "--supervised-by", str(os.getpid())],
-                cwd=self._folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                process_group=0,
+                folder=self._folder,
+                environment=self._environment,
+                log=log,
             )
 
     def look(self) -> PlacedProcess:
         """How the worker is. One that somebody killed is begun again first: it has not failed."""
-        if self._process is None:
+        if self._child is None:
             return PlacedProcess(platform.node(), 0, UsageError.exit_code, self._refusal)
-        code = self._process.poll()
+        code = self._child.code
         if code is not None and self._was_killed(code):
             self.begin()
             code = None
         words = last_line(self._log) if code is not None else ""
-        return PlacedProcess(platform.node(), self._process.pid, code, words)
+        return PlacedProcess(platform.node(), self._child.popen.pid, code, words)
 
     def stop(self) -> None:
         """Have the worker hand back what it runs."""
         self._stopped = True
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
+        if self._child is not None:
+            self._child.popen.terminate()
 
     def _was_killed(self, code: int) -> bool:
         """Whether it was, and not so often that it must be the worker's own doing."""
@@ -317,14 +313,9 @@ class RayEngine:
         return STARTED if self.ray.get_runtime_context().namespace == LOCAL else ""
 
     def check(self, address: DatabaseUrl) -> None:
-        if not address.is_sqlite:
-            return
         hosts = {node["NodeManagerAddress"] for node in self.ray.nodes() if node["Alive"]}
         if len(hosts) > 1:
-            raise UsageError(
-                "an SQLite database is one file of one host, and the Ray cluster has "
-                f"{len(hosts)}: share a PostgreSQL (docs/several-machines.md)"
-            )
+            refuse_sqlite(address, f"the Ray cluster has {len(hosts)}")
 
     @contextmanager
     def place(self, command: WorkerCommand) -> Iterator[Placement]:

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,15 +21,16 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from tuner.errors import TERMINATED, TunerError, UsageError
+from tuner.files.child import SilentError, last_line, ran
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.files.plain import Strict, excerpt
-from tuner.launch.child import last_line
 from tuner.launch.engines.placement import (
     Place,
     Placement,
     PlaceState,
     WorkerCommand,
     read_settings,
+    refuse_sqlite,
     workers_asked,
 )
 from tuner.launch.request import DeviceChoice
@@ -345,32 +345,17 @@ def _run(
     folder: Path | None = None,
 ) -> str:
     try:
-        done = subprocess.run(
-            words,
-            input=given.encode(),
-            capture_output=True,
-            timeout=timeout_s,
-            env=environment,
-            cwd=folder,
-            process_group=0,
-            check=False,
-        )
+        done = ran(words, within_s=timeout_s, given=given, environment=environment, folder=folder)
     except FileNotFoundError:
         raise TunerError(f"{words[0]} is not on the PATH; {CHECK}") from None
     except OSError as error:
         raise TunerError(f"{words[0]} cannot be run: {error.strerror}; {CHECK}") from None
-    except subprocess.TimeoutExpired:
-        raise SlurmSilentError(f"{words[0]} did not answer within {timeout_s:.0f} s") from None
-    if done.returncode:
-        raise SlurmSilentError(_said(words[0], done.stderr.decode(errors="replace")))
-    return done.stdout.decode(errors="replace")
-
-
-def _said(program: str, text: str) -> str:
-    """What a command failed with, in one line."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    last = lines[-1].strip() if lines else "it said nothing"
-    return excerpt(f"{program}: {last.removeprefix(f'{program}: ')}", at_most=200)
+    except SilentError as error:
+        raise SlurmSilentError(str(error)) from None
+    if done.code:
+        said = done.last_words().strip().removeprefix(f"{words[0]}: ") or "it said nothing"
+        raise SlurmSilentError(excerpt(f"{words[0]}: {said}", at_most=200))
+    return done.printed
 
 
 def _task(line: str) -> Task:
@@ -451,11 +436,7 @@ class SlurmEngine:
         return cores_of(self.settings, on_cpu=True) if self.on_cpu else None
 
     def check(self, address: DatabaseUrl) -> None:
-        if address.is_sqlite:
-            raise UsageError(
-                "an SQLite database is one file of one host, and Slurm places workers on any: "
-                "share a PostgreSQL (docs/several-machines.md)"
-            )
+        refuse_sqlite(address, "Slurm places workers on any")
         if self.print_only:
             return
         if missing := [name for name in PROGRAMS if shutil.which(name) is None]:

@@ -10,15 +10,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from tuner.errors import StudyGoneError, TunerError, UsageError
 from tuner.files.plain import explained
 from tuner.files.toml_file import read_toml
-from tuner.launch.outcome import Outcome, StopRequests, Work
-from tuner.launch.request import DeviceChoice
+from tuner.launch.request import DeviceChoice, Outcome, StopRequests
+from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.retry import persistently
 from tuner.storage.url import DatabaseUrl
 
@@ -159,6 +159,15 @@ class Engine(Protocol):
 # What an engine is told beside the number of workers: `KEY=VALUE` with commas, or a TOML file.
 
 
+def refuse_sqlite(address: DatabaseUrl, why: str) -> None:
+    """Raises UsageError where `address` is one file of one host; `why` that does not do."""
+    if address.is_sqlite:
+        raise UsageError(
+            f"an SQLite database is one file of one host, and {why}: share a PostgreSQL "
+            "(docs/several-machines.md)"
+        )
+
+
 Settings = TypeVar("Settings", bound=BaseModel)
 
 
@@ -251,9 +260,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class PlacedWorkers:
-    """Has `engine` place workers until the queues of `works` are empty."""
+    """Has `engine` place workers until the `queues` are empty."""
 
-    works: Sequence[Work]
+    queues: Sequence[Queue[Any]]
     engine: Engine
     command: WorkerCommand
     stop: StopRequests
@@ -289,8 +298,8 @@ class PlacedWorkers:
                 return Outcome.TIMED_OUT
             if now >= next_reap:
                 next_reap = now + REAP_S
-                for each in self.works:
-                    self._persist(each.ledger.reap, "a look for lost work")
+                for queue in self.queues:
+                    self._persist(queue.reap, "a look for lost work")
             tick()
             if not self._left():
                 return Outcome.FILLED
@@ -350,7 +359,7 @@ class PlacedWorkers:
             time.sleep(POLL_S)
 
     def _left(self) -> int:
-        return sum(self._persist(each.ledger.counts, "the budget").left for each in self.works)
+        return sum(self._persist(queue.counts, "the budget").left for queue in self.queues)
 
     def _persist(self, action: Callable[[], T], what: str) -> T:
         return persistently(action, what, give_up=lambda: self.stop.first is not None)

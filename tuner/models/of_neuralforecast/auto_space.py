@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tuner.config import LIBRARY
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import LIBRARY
 from tuner.models.of_neuralforecast.library_source import (
     NO_NETWORK,
     OWNED,
@@ -22,7 +21,6 @@ from tuner.models.of_neuralforecast.library_source import (
     Searched,
     Whole,
     constructor_defaults,
-    is_ignored,
     model_names,
     searched_by_library,
 )
@@ -30,31 +28,13 @@ from tuner.models.of_neuralforecast.library_source import (
 LEARNING_RATE = Real(1e-4, 1e-1, log=True)
 """Of nearly every `Auto` class: for the few classes that have none."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryStudy:
-    """The tables of a study file."""
-
-    name: str
-    """The class's."""
-    defaults: Mapping[str, Any]
-    space: Mapping[str, Mapping[str, Any]]
-
-    def study_file(self) -> dict[str, Any]:
-        """All of it, as a study file's TOML is read."""
-        return {
-            "name": f"{LIBRARY}.{self.name}",
-            "title": f"{self.name} of {LIBRARY}",
-            "core_change": f"{LIBRARY}'s {self.name}",
-            "source": f"space and defaults from Auto{self.name} and {self.name} of {LIBRARY}",
-            "model": f"{LIBRARY}:{self.name}",
-            "defaults": dict(self.defaults),
-            "space": {name: dict(table) for name, table in self.space.items()},
-        }
+NEVER_READ = "context_size"
+"""Searched by AutoTCN and AutoDilatedRNN, whose classes keep it and never look at it."""
 
 
-def study_of_library(name: str) -> LibraryStudy:
-    """Defaults of the constructor and the space of `Auto<name>`. Nothing heavy is imported.
+def study_of_library(name: str) -> dict[str, Any]:
+    """The study file, as its TOML is read: defaults of the constructor and the space of
+    `Auto<name>`. Nothing heavy is imported.
 
     A default that the library does not search itself joins the space: it is a study's first trial.
 
@@ -79,13 +59,19 @@ def study_of_library(name: str) -> LibraryStudy:
     }
     for argument, values in searched.items():
         default = preset.get(argument)
-        if argument in OWNED or default is None or _is_fixed(values):
+        if argument in (*OWNED, NEVER_READ) or default is None or _is_fixed(values):
             continue  # None is the default of arguments that a class no longer uses
-        if is_ignored(name, argument):
-            continue  # as AutoTCN searches a context_size that TCN keeps and never reads
         defaults[argument] = _text_of_list(default)
         space[argument] = _table(argument, values, default, auto)
-    return LibraryStudy(name=name, defaults=defaults, space=space)
+    return {
+        "name": f"{LIBRARY}.{name}",
+        "title": f"{name} of {LIBRARY}",
+        "core_change": f"{LIBRARY}'s {name}",
+        "source": f"space and defaults from {auto} and {name} of {LIBRARY}",
+        "model": f"{LIBRARY}:{name}",
+        "defaults": defaults,
+        "space": space,
+    }
 
 
 def _is_fixed(values: Searched) -> bool:

@@ -17,11 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tuner.config import ModelShapes
+from tuner.config import LIBRARY, ModelShapes
 from tuner.errors import UsageError, first_line, unknown_name
 from tuner.models.fault import on_one_line, out_of_memory
 from tuner.models.layers import ReversibleInstanceNorm
-from tuner.models.names import LIBRARY
 from tuner.models.of_neuralforecast.faster_layers import make_faster
 from tuner.models.of_neuralforecast.library_source import (
     NO_NETWORK,
@@ -30,7 +29,7 @@ from tuner.models.of_neuralforecast.library_source import (
     lists_in,
     take_our_norm,
 )
-from tuner.models.own import check_output, is_named
+from tuner.models.own import check_output, is_named, random_windows
 
 # Which of a task's covariates a model class of neuralforecast is given, and what is said of the
 # others.
@@ -368,58 +367,27 @@ SAME = 1e-3
 """Forecasts of random values from 0 to 1 that differ by less are the same but for rounding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Abilities:
-    """Of one class at one task's shapes."""
-
-    multivariate: bool
-    past: bool
-    future: bool
-    static: bool
-    """Which covariates the class takes, whether or not the task has some."""
-    repeats: bool
-    """The same windows, asked twice, get the same forecast."""
-    by_window: bool
-    """A window's forecast does not depend on the other windows of its batch."""
-
-    def remarks(self) -> Iterator[str]:
-        """What to know before its errors are compared."""
-        if not self.repeats:
-            yield "draws random numbers when it forecasts"
-        elif not self.by_window:
-            yield "a window's forecast depends on the others of its batch"
-
-
 @torch.no_grad()
-def abilities(name: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> Abilities:
-    """Build the class called `name` and ask it; torch's random state is left as it was.
+def remarks_on(name: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """What to know of the class called `name` before its errors are compared: it is built and
+    asked. Torch's random state is left as it was.
 
     Raises:
         UsageError: as `build_of_library`.
     """
-    s, model = shapes, find_class(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = build_of_library(name, shapes, arguments)
-        past = torch.rand(WINDOWS, s.input_size, s.n_targets + s.n_past + s.n_future)
-        future = torch.rand(WINDOWS, s.horizon, s.n_future) if s.n_future else None
-        static = torch.ones(WINDOWS, s.n_static) if s.n_static else None
-        network.eval()
-        first, second = network(past, future, static), network(past, future, static)
-        half = slice(WINDOWS // 2)
-        alone = network(past[half], _part(future, half), _part(static, half))
-    return Abilities(
-        multivariate=model.MULTIVARIATE,
-        past=model.EXOGENOUS_HIST,
-        future=model.EXOGENOUS_FUTR,
-        static=model.EXOGENOUS_STAT,
-        repeats=_same(first, second),
-        by_window=_same(first[half], alone),
-    )
-
-
-def _part(tensor: Tensor | None, rows: slice) -> Tensor | None:
-    return None if tensor is None else tensor[rows]
+        network = build_of_library(name, shapes, arguments).eval()
+        past, future, static = random_windows(shapes, WINDOWS)
+        # Of zeros, a network may make nothing.
+        windows = past, future, None if static is None else torch.ones_like(static)
+        first, second = network(*windows), network(*windows)
+        alone = network(*(None if each is None else each[: WINDOWS // 2] for each in windows))
+    if not _same(first, second):
+        return ("draws random numbers when it forecasts",)
+    if not _same(first[: WINDOWS // 2], alone):
+        return ("a window's forecast depends on the others of its batch",)
+    return ()
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.config import LIBRARY
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import LIBRARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +101,6 @@ def searched_by_library(name: str) -> dict[str, Searched]:
         if isinstance(node, ast.ClassDef) and node.name == f"Auto{name}":
             return _default_config(node)
     return {}
-
-
-def is_ignored(name: str, argument: str) -> bool:
-    """Whether a model class keeps an argument at most, and never reads it.
-
-    Raises:
-        UsageError: neuralforecast is not installed, or its source cannot be read.
-    """
-    nodes = list(ast.walk(_class(name)))
-    kept = {id(node.value) for node in nodes if isinstance(node, ast.Assign) and _keeps(node)}
-    for node in nodes:
-        if isinstance(node, ast.Name):
-            reads = node.id == argument and id(node) not in kept
-        elif isinstance(node, ast.Attribute):
-            reads = node.attr == argument and isinstance(node.ctx, ast.Load)
-        else:
-            continue
-        if reads:
-            return False
-    return True
-
-
-def _keeps(node: ast.Assign) -> bool:
-    """Whether it is `self.X = X`."""
-    target, value = node.targets[0], node.value
-    return (
-        isinstance(target, ast.Attribute)
-        and isinstance(value, ast.Name)
-        and target.attr == value.id
-    )
 
 
 def _default_config(auto: ast.ClassDef) -> dict[str, Searched]:
@@ -227,7 +197,7 @@ def _folder() -> Path:
 def _unreadable(path: str) -> UsageError:
     return UsageError(
         f"{LIBRARY}/{path} is not written as that of version 3.3, so no space can be proposed from "
-        "it; write a study file (docs/own-architecture.md)"
+        "it; write a study file (docs/own-model.md)"
     )
 
 

@@ -25,7 +25,6 @@ from tuner.errors import UsageError
 from tuner.models.layers import ReversibleInstanceNorm
 from tuner.models.names import HEADS, LOOP
 from tuner.models.social_xlstm.encoder import Encoder
-from tuner.models.social_xlstm.matrix_cell import cell_in_use
 from tuner.models.social_xlstm.variant_settings import Pooling, VariantSettings
 
 # Which detectors lie in which cell of the square around each one: made once, from positions.
@@ -383,25 +382,3 @@ def build_social(
         return SharedNetwork(shapes, settings, heads=variant == HEADS)
     except UsageError as error:
         raise UsageError(f"variant {variant!r}: {error}") from None
-
-
-def social_cell(variant: str, arguments: Mapping[str, Any]) -> str:
-    """Whose cell a network with these arguments runs on this machine, as `cell_in_use` says it.
-
-    Raises:
-        UsageError: settings that the variant does not take.
-    """
-    settings = VariantSettings.of(variant, arguments)
-    return cell_in_use(settings.cell, settings.kind)
-
-
-def social_pooling(variant: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> str:
-    """Over how many others a detector of the task pools, in words; empty where nothing is pooled.
-
-    Raises:
-        UsageError: as `build_social`.
-    """
-    settings = VariantSettings.of(variant, arguments)
-    if settings.pooling is Pooling.NONE or not shapes.positions:
-        return ""
-    return pooling_in_words(shapes.positions, settings.pool_radius)

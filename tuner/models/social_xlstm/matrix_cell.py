@@ -1,7 +1,7 @@
 """Whose code runs the mLSTM: tuner's own, or the package `xlstm` where it is installed.
 
 Both compute the same, which a test holds. The package's code that is used is one function of plain
-torch operations; its Triton and CUDA kernels are not. docs/social-xlstm.md says under which
+torch operations; its Triton and CUDA kernels are not. docs/own-model.md says under which
 licences they are.
 """
 
@@ -148,7 +148,7 @@ def matrix_cell(cell: Cell) -> MatrixCell:
     if cell is Cell.XLSTM:
         raise UsageError(
             f"cell = 'xlstm': {reason}; install it with pip install 'tuner[xlstm]' "
-            "(its licences: docs/social-xlstm.md), or set cell = 'own'"
+            "(its licences: docs/own-model.md), or set cell = 'own'"
         )
     return MatrixCell()
 

@@ -7,74 +7,170 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optuna.storages import BaseStorage
+from optuna.trial import TrialState
 
-from tuner.display.text import in_code
+from tuner.display.text import in_markdown
 from tuner.errors import TunerError
-from tuner.report.alarms import Alarm, alarms_of
+from tuner.record import Recorded
 from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.figures import series
 from tuner.report.figures.curves import curves_figure, hypervolume_figure, throughput_figure
 from tuner.report.figures.draw import axes
 from tuner.report.figures.front import pareto_figure
-from tuner.report.figures.series import (
-    common_reference,
-    front_series,
-    learning_curves,
-    paces,
-    spans_of,
-    trade_series,
-    volume_series,
-)
-from tuner.report.figures.timeline import table_figure, timeline_figure
 from tuner.report.figures.trade import trade_figure
-from tuner.report.standing import standing
+from tuner.report.study_status import Alarm, alarms_of, in_lines
+from tuner.spec.objectives import heading
+from tuner.spec.pareto import knee_index
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import Database
-from tuner.storage.optuna.private import study_id_of
-from tuner.storage.queue.claims import Stint
 from tuner.storage.queue.roster import WorkerRow
 from tuner.study.open import OpenStudy, list_studies, open_study
-from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.study.results import StudyResults, TrialRecord
+from tuner.study.snapshot import StudySnapshot, memberships, snapshot
 from tuner.verdict.same_quality import recommended_trial
-from tuner.verdict.verified import Verified, verified_in
+from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.verified import Verified, split_shown, verified_in
 
-# What each study recommends, for a page that is asked for every few seconds.
-
-
-KEPT_FOR = 50
-"""What took so long to find is kept for so many times as long at least: it takes seconds, and a
-trial more seldom changes it."""
+# Where a study stands, in words: what the dashboard shows below the note that says what the study
+# is.
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    trial: int | None
-    of: Hashable
-    until: float
+_REPEATED = (
+    "A configuration with several runs is one point, under its first trial's number: the medians "
+    "of their seconds and of their MQL. optuna-dashboard's own plots draw each run for itself, and "
+    "its own front is that of the luckiest."
+)
 
 
-@dataclass(slots=True)
-class Recommended:
-    """The trial that a study recommends, kept while the study is as it was, and for a while."""
+def standing(
+    opened: OpenStudy,
+    results: StudyResults,
+    verified: Sequence[Verified],
+    workers: Sequence[WorkerRow],
+    recommended: int | None = None,
+    *,
+    alarms: Sequence[Alarm] = (),
+) -> str:
+    """Where the study stands at this moment; `recommended` is the trial that it recommends.
+    Markdown.
+    """
+    counts = opened.ledger.counts()
+    failed = [record for record in results.records if record.state == TrialState.FAIL]
+    tally = [f"{counts.finished} of {counts.budget} trials finished"]
+    pruned = results.of_state(TrialState.PRUNED)
+    for number, word in ((counts.running, "running"), (pruned, "pruned"), (len(failed), "failed")):
+        tally += [f"{number} {word}"] if number else []
+    lines = [
+        "### Where it stands",
+        *_searches(opened),
+        f"{', '.join(tally)}. Device: {in_markdown(opened.device_model() or 'none yet')}.",
+    ]
+    front = [record for record in results.front if record.values]
+    if front:
+        knee = knee_index([record.values for record in front if record.values])
+        words = {
+            front[index].number: word
+            for index, word in ((0, "fastest"), (len(front) - 1, "lowest error"), (knee, "knee"))
+        }
+        if recommended is not None:
+            words[recommended] = "**recommended**"
+        shown = [r for r in results.configurations if r in front or r.number == recommended]
+        shown.sort(key=lambda record: record.values or (0.0, 0.0))
+        error = heading(results.objectives[1])
+        lines += ["", f"| | trial | seconds | {error} | epochs |", "|---|--:|--:|--:|--:|"]
+        lines += [_row(words.get(record.number, ""), record) for record in shown]
+        if results.repeated:
+            lines += ["", _REPEATED]
+        lines += ["", *_verified(verified, repeated=results.repeated)]
+    if workers:
+        lines += ["", "| worker | device | trial | epoch | validation loss | last heard |"]
+        lines += ["|---|---|--:|--:|--:|--:|"]
+        lines += [_worker(worker) for worker in workers]
+    if alarms:
+        lines += ["", "Throughput fell:"]
+        lines += [f"- {in_markdown(line)}" for line in in_lines(alarms)]
+    if failed:
+        lines += ["", "Failures:"]
+        lines += [f"- trial {r.number}: {_reason(r.recorded)}" for r in failed[-10:]]
+    return "\n".join(lines)
 
-    _found: dict[str, _Found] = field(default_factory=dict)
 
-    def __call__(self, key: str, study: StudySnapshot) -> int | None:
-        """None while there is none. `key` is the study's: what no other has."""
-        complete = len(study.results.complete)
-        ran_again = sum(run.result is not None for run in study.runs)
-        now_of = (complete, ran_again, study.policy, study.results.reference)
-        known, began = self._found.get(key), time.monotonic()
-        if known is not None and (known.of == now_of or began < known.until):
-            return known.trial
-        trial = recommended_trial(study)
-        took = time.monotonic() - began
-        self._found[key] = _Found(trial, now_of, began + KEPT_FOR * took)
-        return trial
+def _searches(opened: OpenStudy) -> list[str]:
+    """Which search of its group it is, where there are others."""
+    place = opened.membership
+    others = [
+        in_markdown(name)
+        for name, theirs in memberships(opened.database).items()
+        if theirs.group == place.group and name != opened.name
+    ]
+    if not others:
+        return []
+    group = in_markdown(place.group)
+    return [f"Search {place.search} of group {group}, as are: {', '.join(others)}.", ""]
+
+
+def _worker(worker: WorkerRow) -> str:
+    words = (in_markdown(worker.worker), in_markdown(worker.device))
+    at = f"{_or_dash(worker.trial_number)} | {_or_dash(worker.epoch)}"
+    loss = "-" if worker.val_loss is None else f"{worker.val_loss:.4f}"
+    return f"| {' | '.join(words)} | {at} | {loss} | {worker.silent_s:.0f} s ago |"
+
+
+def _verified(verified: Sequence[Verified], *, repeated: bool) -> list[str]:
+    known = [each for each in verified if each.seconds or each.mql]
+    lines = []
+    if known:
+        lines = [
+            "On fresh seeds (medians with 95 % intervals):",
+            "",
+            f"| trial | seeds | seconds | {heading(split_shown(known))} |",
+            "|--:|--:|--:|--:|",
+            *map(_verified_row, known),
+        ]
+    elif not any(each.runs for each in verified):
+        lines = ["One trial is one seed: no figure here has been verified on others."]
+        if repeated:
+            lines = ["No figure here has been verified on fresh seeds."]
+    without = [
+        f"- trial {each.trial_number}: {why}"
+        for each in verified
+        if len(each.runs) == each.planned and (why := each.without_figures)
+    ]
+    head = ["", "Without figures of fresh seeds, or without all:"] if without else []
+    return [*lines, *head, *without]
+
+
+def _verified_row(each: Verified) -> str:
+    seconds, mql = _with_interval(each.seconds, ".3f"), _with_interval(each.mql, ".4f")
+    return f"| {each.trial_number} | {len(each.runs)} | {seconds} | {mql} |"
+
+
+def _with_interval(found: Interval | None, form: str) -> str:
+    return "-" if found is None else in_markdown(format(found, form))
+
+
+def _row(word: str, record: TrialRecord) -> str:
+    seconds, error = record.values or (0.0, 0.0)
+    epochs = _or_dash(record.recorded.epochs)
+    word = ", ".join(filter(None, (word, record.runs_in_words)))
+    return f"| {word} | {record.number} | {seconds:.3f} | {error:.4f} | {epochs} |"
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else in_markdown(value)
+
+
+def _reason(recorded: Recorded) -> str:
+    reason = recorded.failure or recorded.stopped_by or "no reason recorded"
+    return in_markdown(reason)
+
+
+# What is made for a page that is asked for every few seconds.
 
 
 FRESH_S = 4.0
@@ -85,8 +181,6 @@ watching is not to cost what it watches."""
 NOTE = "dashboard:note_str:"
 MAX_CHUNKS = 8
 """Of a stored note: those after the first are shown empty, because the first has all of it."""
-TIMELINE = 300
-"""Attempts that the timeline shows, the latest ones."""
 BRIEF = 400
 """From this many trials on, their labels are their numbers:
 every browser gets all of them again and again."""
@@ -136,7 +230,6 @@ class Additions:
     files: StudyFiles
     studies: OwnStudies = field(init=False)
     _made: dict[str, _Made] = field(default_factory=dict)
-    _recommended: Recommended = field(default_factory=Recommended)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -154,27 +247,24 @@ class Additions:
             if made is None or began > made.until:
                 attributes = self._make(opened)
                 now = time.monotonic()
-                made = self._made[opened.key()] = _Made(
-                    attributes, now + max(FRESH_S, SHARE * (now - began))
-                )
+                until = now + max(FRESH_S, SHARE * (now - began))
+                made = self._made[opened.key()] = _Made(attributes, until)
             return made.attributes
 
     def _make(self, opened: OpenStudy) -> dict[str, Any]:
         study = snapshot(opened)
         results, verified = study.results, tuple(verified_in(study).values())
         alarms = alarms_of(opened, results)
-        workers, recommended = opened.roster.working(), self._recommended(opened.key(), study)
+        workers, recommended = opened.roster.working(), recommended_trial(study)
         return {
-            **_figures(study, verified, workers, recommended, alarms),
+            **_figures(study, verified, recommended, alarms),
             **_note(
                 self._stored_note(opened.study_id),
                 _why(opened.definition.variant),
                 standing(opened, results, verified, workers, recommended, alarms=alarms),
             ),
             **self.files.attributes(opened, results),
-            "study:metric_names": [
-                with_unit(objective) for objective in opened.definition.objectives
-            ],
+            "study:metric_names": list(map(with_unit, opened.definition.objectives)),
         }
 
     def _stored_note(self, study_id: int) -> str:
@@ -197,52 +287,41 @@ def _why(variant: str) -> str:
     if variant not in builtin_variants():
         return ""
     file = load_study_file(variant)
-    return f"### What {in_code(variant)} is\n{' '.join(file.why.split())}\n\n{file.source}".rstrip()
+    return f"### What `{variant}` is\n{' '.join(file.why.split())}\n\n{file.source}".rstrip()
 
 
 def with_unit(objective: str) -> str:
     """An objective's name as an axis shows it, e.g. `wall_clock_s (seconds)`."""
-    return (
-        f"{objective} (seconds)" if objective.endswith("_s") else f"{objective} (units of the data)"
-    )
+    return f"{objective} ({'seconds' if objective.endswith('_s') else 'units of the data'})"
 
 
 def _figures(
     study: StudySnapshot,
     verified: Sequence[Verified],
-    workers: Sequence[WorkerRow],
     recommended: int | None,
     alarms: Sequence[Alarm],
 ) -> dict[str, str]:
     results, variant = study.results, study.variant
-    front = front_series(results, variant, verified=verified, recommended=recommended)
-    trade = trade_series(results, variant)
+    front = series.front_series(results, variant, verified=verified, recommended=recommended)
+    trade = series.trade_series(results, variant)
     if len(results.records) >= BRIEF:
         front = replace(front, labels=[label.partition("<br>")[0] for label in front.labels])
         trade = replace(trade, labels=[label.partition("<br>")[0] for label in trade.labels])
     clock, error = axes([study])
-    volume = volume_series(results, variant, common_reference([results]))
-    history = study.attempts()
+    volume = series.volume_series(results, variant, series.common_reference([results]))
     figures = {
         "front": pareto_figure(
             [front], title="Front and default", censored=results.censored, clock=clock, error=error
         ),
         "curves": curves_figure(
-            learning_curves(results, study.curves, recommended=recommended), title="Learning curves"
-        ),
-        "workers": table_figure(_worker_rows(workers), title="At work now")
-        if workers
-        else table_figure(
-            _past_rows(history), title="Who was at work", empty="nobody was at work yet"
+            series.learning_curves(results, study.curves, recommended=recommended),
+            title="Learning curves",
         ),
         "hypervolume": hypervolume_figure([volume], title="How the front grew"),
         "trade": trade_figure([trade], title="Epochs against seconds an epoch"),
         "throughput": throughput_figure(
-            paces(results, study.curves, slowed=[alarm.trial for alarm in alarms]),
+            series.paces(results, study.curves, slowed=[alarm.trial for alarm in alarms]),
             title="Throughput over epochs",
-        ),
-        "timeline": timeline_figure(
-            spans_of(history[-TIMELINE:], study.name), title="Who did what when"
         ),
     }
     return {
@@ -264,41 +343,6 @@ def in_order(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _worker_rows(workers: Sequence[WorkerRow]) -> list[dict[str, str]]:
-    return [
-        {
-            "worker": worker.worker,
-            "device": worker.device,
-            "trial": "-" if worker.trial_number is None else str(worker.trial_number),
-            "epoch": "-" if worker.epoch is None else str(worker.epoch),
-            "validation loss": "-" if worker.val_loss is None else f"{worker.val_loss:.4f}",
-            "last heard": f"{worker.silent_s:.0f} s ago",
-        }
-        for worker in workers
-    ]
-
-
-def _past_rows(history: Sequence[Stint]) -> list[dict[str, str]]:
-    """Who worked on the study, the latest first:
-    attempts, those that brought a result, and until when.
-    """
-    ended = {
-        worker: max(s.ended for s in history if s.worker == worker)
-        for worker in {s.worker for s in history}
-    }
-    return [
-        {
-            "worker": worker,
-            "attempts": str(sum(stint.worker == worker for stint in history)),
-            "finished": str(
-                sum(stint.worker == worker and stint.state == "finished" for stint in history)
-            ),
-            "until (UTC)": time.strftime("%Y-%m-%d %H:%M", time.gmtime(ended[worker])),
-        }
-        for worker in sorted(ended, key=lambda worker: (-ended[worker], worker))
-    ]
-
-
 def _note(*sections: str) -> dict[str, Any]:
     """All in one piece: only what is stored has to be cut."""
     text = "\n\n".join(section for section in sections if section)
@@ -307,13 +351,3 @@ def _note(*sections: str) -> dict[str, Any]:
         f"{NOTE}0": text,
         **{f"{NOTE}{index}": "" for index in range(1, MAX_CHUNKS)},
     }
-
-
-def read_ahead(additions: Callable[[int], object], storage: BaseStorage) -> None:
-    """Read all studies once, so that who opens the first
-    page need not wait for thousands of trials.
-    """
-    for study in storage.get_all_studies():
-        number = study_id_of(study)
-        storage.get_all_trials(number, deepcopy=False)
-        additions(number)

@@ -4,18 +4,14 @@ and with the trials on its front, made when they are opened.
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NoReturn
-
-from optuna.artifacts.exceptions import ArtifactNotFound
+from typing import Any
 
 from tuner.display.text import csv_text
-from tuner.errors import StorageError
-from tuner.report.trial_detail import ROW, read_trial
+from tuner.report.study_status import ROW, read_trial
 from tuner.storage.optuna.private import trial_id_of
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord
@@ -34,8 +30,8 @@ class StudyFile:
 
 @dataclass(slots=True)
 class StudyFiles:
-    """An artifact store as Optuna understands one, that holds nothing: each file is written when it
-    is asked for.
+    """What stands for an artifact store, and holds nothing: each file is written when the guard is
+    asked for it. No request gets as far as the store itself.
 
     A study has `trials.csv` of all trials and `definition.json`; the default trial and those on the
     front, the first of each configuration, have `curve.csv` and `trial.json`, the card that says
@@ -82,24 +78,6 @@ class StudyFiles:
     def find(self, artifact_id: str) -> StudyFile | None:
         """The file that was announced with that number, if one was."""
         return self._files.get(artifact_id)
-
-    def open_reader(self, artifact_id: str) -> BinaryIO:
-        """The file's bytes.
-
-        Raises:
-            ArtifactNotFound: it was never announced.
-        """
-        if (file := self.find(artifact_id)) is None:
-            raise ArtifactNotFound(artifact_id)
-        return io.BytesIO(file.content().encode())
-
-    def write(self, artifact_id: str, content_body: BinaryIO) -> NoReturn:
-        del artifact_id, content_body
-        raise StorageError("this dashboard is read-only")
-
-    def remove(self, artifact_id: str) -> NoReturn:
-        del artifact_id
-        raise StorageError("this dashboard is read-only")
 
 
 def _files_of_trial(opened: OpenStudy, number: int) -> tuple[StudyFile, StudyFile]:

@@ -216,15 +216,10 @@ class Guard:
     announce: Callable[[int], object]
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        answer = (
-            self._refused(environ)
-            or _malformed(environ)
-            or self._missing(environ)
-            or self._served(environ)
-        )
-        if answer.is_of(_TEXT) and environ.get("PATH_INFO", "").startswith(
-            "/api/"
-        ):  # where the page reads a reason
+        answer = self._refused(environ) or _malformed(environ) or self._missing(environ)
+        answer = answer or self._served(environ)
+        # Where the page reads a reason.
+        if answer.is_of(_TEXT) and environ.get("PATH_INFO", "").startswith("/api/"):
             reason = b"".join(answer.body).decode().strip()
             answer = answer.instead(json.dumps({"reason": reason}).encode(), "application/json")
         ours = {name.lower() for name in _ALWAYS}
@@ -242,9 +237,8 @@ class Guard:
         host = environ.get("HTTP_HOST", "")
         if not self.hosts.answers(host):
             remedy = "start the dashboard with --allow-host NAME if that name is yours"
-            return _line(
-                403, f"the dashboard does not answer to the Host header {_shown(host)}; {remedy}"
-            )
+            what = f"the dashboard does not answer to the Host header {_shown(host)}; {remedy}"
+            return _line(403, what)
         if environ["REQUEST_METHOD"] not in READING:
             return _line(405, "this dashboard is read-only", ("Allow", ", ".join(sorted(READING))))
         return None
@@ -254,15 +248,11 @@ class Guard:
         if match is None:
             return None
         number = match["number"]
-        if (
-            not _NUMBER.fullmatch(number)
-            or int(number) > LARGEST_ID
-            or not self.has_study(int(number))
-        ):
-            return _line(
-                404, f"there is no study with the number {_shown(number)}; /dashboard lists them"
-            )
-        return None
+        known = _NUMBER.fullmatch(number) is not None and int(number) <= LARGEST_ID
+        if known and self.has_study(int(number)):
+            return None
+        what = f"there is no study with the number {_shown(number)}; /dashboard lists them"
+        return _line(404, what)
 
     def _served(self, environ: WSGIEnvironment) -> _Answer:
         path = _path(environ)
@@ -272,9 +262,8 @@ class Guard:
         status = int(answer.status[:3])
         if status >= HTTPStatus.BAD_REQUEST and not answer.is_of("application/json"):
             answer.close()
-            status = (
-                404 if status == HTTPStatus.FORBIDDEN else status
-            )  # outside of what it serves is nowhere
+            # Outside of what it serves is nowhere.
+            status = 404 if status == HTTPStatus.FORBIDDEN else status
             return _line(status, _WHY.get(status, "this cannot be answered"))
         if path.startswith("/dashboard") and answer.is_of("text/html"):
             return answer.instead(read_only_page(b"".join(answer.body)), "text/html; charset=utf-8")
@@ -290,11 +279,8 @@ class Guard:
                 self.announce(int(match["study"]))
                 file = self.files.find(match["id"])
                 content = b"" if file is None else file.content().encode()
-            except (
-                *DATABASE_FAILURES,
-                KeyError,
-                TunerError,
-            ):  # the database went away, or the study did
+            # The database went away, or the study did.
+            except (*DATABASE_FAILURES, KeyError, TunerError):
                 return _line(500, _WHY[500])
             if file is not None:
                 disposition = ("Content-Disposition", f'attachment; filename="{file.name}"')
@@ -327,10 +313,8 @@ def _malformed(environ: WSGIEnvironment) -> _Answer | None:
     if len(environ.get("PATH_INFO", "")) + len(query) > LONGEST:
         return _line(414, f"the address is longer than {LONGEST} characters")
     try:
-        path, asked = (
-            _path(environ),
-            urllib.parse.parse_qs(query, keep_blank_values=True, errors="strict"),
-        )
+        path = _path(environ)
+        asked = urllib.parse.parse_qs(query, keep_blank_values=True, errors="strict")
     except ValueError:  # not UTF-8, or too many of them
         return _line(400, "the address is not UTF-8")
     if _CONTROL.search(path):
@@ -349,9 +333,8 @@ def _plain(environ: WSGIEnvironment) -> WSGIEnvironment:
         name: value for name, value in environ.items() if not name.startswith(("HTTP_", "CONTENT_"))
     }
     modified = environ.get("HTTP_IF_MODIFIED_SINCE", "")
-    if modified.isascii() and _path(environ).startswith(
-        "/static/"
-    ):  # a page that we change is never as it was
+    # A page that we change is never as it was.
+    if modified.isascii() and _path(environ).startswith("/static/"):
         kept["HTTP_IF_MODIFIED_SINCE"] = modified
     encoding = "gzip" if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "") else "identity"
     host = {"HTTP_HOST": environ["HTTP_HOST"], "HTTP_ACCEPT_ENCODING": encoding}

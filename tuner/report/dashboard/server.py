@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.display.text import shown
 from tuner.errors import StorageError, TunerError
-from tuner.report.dashboard.additions import Additions, OwnStudies, read_ahead
+from tuner.report.dashboard.additions import Additions, OwnStudies
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.dashboard.guard import Guard, Hosts
 from tuner.storage.database import open_database
@@ -266,11 +266,14 @@ def _has_study(studies: OwnStudies, number: int) -> bool:
 
 
 def _read_ahead(additions: Additions, storage: BaseStorage) -> None:
-    """While the browser opens. What fails here fails again,
-    and is said, when somebody asks for it.
+    """Read all studies once while the browser opens, so that the first page need not wait for
+    thousands of trials. What fails here fails again, and is said, when somebody asks for it.
     """
     with contextlib.suppress(*DATABASE_FAILURES, TunerError):
-        read_ahead(additions, storage)
+        for study in storage.get_all_studies():
+            number = study_id_of(study)
+            storage.get_all_trials(number, deepcopy=False)
+            additions(number)
 
 
 @contextlib.contextmanager

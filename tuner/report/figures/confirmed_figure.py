@@ -10,25 +10,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tuner.report.figures import style
 from tuner.report.figures.front import HOVER, VerifiedPoint, bars, draw_verified
 from tuner.report.figures.series import verified_points
-from tuner.report.figures.style import (
-    GREY,
-    INK,
-    MANY,
-    Style,
-    draw_default,
-    finish,
-    key,
-    label,
-    logarithmic,
-    new_figure,
-    note_in_corner,
-    say_nothing_yet,
-    style_of,
-)
+from tuner.report.figures.style import GREY, INK, Style, label
 from tuner.settings import in_percent
 from tuner.spec.pareto import Point
 from tuner.study.snapshot import StudySnapshot
@@ -106,19 +93,35 @@ def confirmed_figure(
     `level` is a quality that was registered, with what it is called: a line across. The axes look
     at what ran on fresh seeds; a line says how many points of searches lie outside.
     """
-    figure = new_figure()
+    figure = style.new_figure()
     for index, each in enumerate(series):
-        style = style_of(index)
-        _searched(figure, each, style)
+        style.draw_points(
+            figure,
+            each.seen,
+            style.style_of(index),
+            study=each.name,
+            what="as its searches saw configurations",
+            marker={"color": GREY, "opacity": 0.25, "size": 4},
+            hoverinfo="skip",
+        )
     for index, each in enumerate(series):
-        style = style_of(index)
+        look = style.style_of(index)
         if each.default is not None:
-            _default(figure, each.default, each.name, style)
+            style.draw_default(
+                figure,
+                each.default.at,
+                look,
+                study=each.name,
+                hovertemplate=HOVER,
+                text=[label(each.default.label)],
+                error_x=bars([each.default.time], look),
+                error_y=bars([each.default.mql], look),
+            )
         for confirmed in (False, True):
-            _found(figure, each, style, confirmed=confirmed)
-    figure = finish(figure, title=title, x=clock, y="test MQL")
+            _found(figure, each, look, confirmed=confirmed)
+    figure = style.finish(figure, title=title, x=clock, y="test MQL")
     if not any(each.default is not None or each.found for each in series):
-        return say_nothing_yet(figure, "nothing has been confirmed yet")
+        return style.say_nothing_yet(figure, "nothing has been confirmed yet")
     if level is not None:
         figure.add_hline(
             y=level[1],
@@ -130,43 +133,17 @@ def confirmed_figure(
     for each in series:
         _arrows(figure, each, axes)
     _answers(figure, series, axes)
-    if len(series) > MANY:
-        key(figure, MARKS, named=": default hyperparameters")
+    if len(series) > style.MANY:
+        style.key(figure, MARKS, named=": default hyperparameters")
     return figure
 
 
-def _searched(figure: go.Figure, series: ConfirmedSeries, style: Style) -> None:
-    figure.add_scatter(
-        x=[x for x, _ in series.seen],
-        y=[y for _, y in series.seen],
-        mode="markers",
-        marker={"color": GREY, "symbol": style.symbol, "opacity": 0.25, "size": 4},
-        name=f"{label(series.name)}: as its searches saw configurations",
-        legendgroup=series.name,
-        hoverinfo="skip",
-    )
-
-
-def _default(figure: go.Figure, at: VerifiedPoint, name: str, style: Style) -> None:
-    draw_default(
-        figure,
-        (at.time.estimate, at.mql.estimate),
-        style,
-        study=name,
-        hover=HOVER,
-        text=[label(at.label)],
-        error_x=bars([at.time], style),
-        error_y=bars([at.mql], style),
-    )
-
-
-def _found(figure: go.Figure, series: ConfirmedSeries, style: Style, *, confirmed: bool) -> None:
+def _found(figure: go.Figure, series: ConfirmedSeries, look: Style, *, confirmed: bool) -> None:
     """What is confirmed, or what is not."""
     mine = [each.at for each in series.found if each.confirmed is confirmed]
     if mine:
-        said = "confirmed" if confirmed else "not shown to be as good"
-        called = f"{label(series.name)}: recommended, {said}"
-        draw_verified(figure, mine, style, name=called, group=series.name, filled=confirmed)
+        what = "recommended, confirmed" if confirmed else "recommended, not shown to be as good"
+        draw_verified(figure, mine, look, study=series.name, what=what, filled=confirmed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +177,12 @@ def _frame(
     figure.update_yaxes(range=[low, high])
     wide = min(times) > 0
     first, last = (min(times) / 1.1, max(times) * 1.1) if wide else _around(times)
-    axis = logarithmic(first, last) if wide else {"range": [first, last]}
+    axis = style.logarithmic(first, last) if wide else {"range": [first, last]}
     figure.update_xaxes(axis)
     everything = [point for each in series for point in each.seen]
     outside = sum(not (low <= y <= high and first <= x <= last) for x, y in everything)
     if outside:
-        note_in_corner(figure, f"{outside} of {len(everything)} configurations lie outside")
+        style.note_in_corner(figure, f"{outside} of {len(everything)} configurations lie outside")
     return _Axes((axis["range"][0], axis["range"][1]), (low, high), wide)
 
 
@@ -227,22 +204,18 @@ def _arrows(figure: go.Figure, series: ConfirmedSeries, axes: _Axes) -> None:
     for each in series.found:
         if each.seen is None:
             continue
-        if axes.apart(each.seen, (each.at.time.estimate, each.at.mql.estimate)) < SHORT:
+        if axes.apart(each.seen, each.at.at) < SHORT:
             continue
-        figure.add_annotation(
-            text="",
-            showarrow=True,
-            arrowhead=2,
-            arrowwidth=1.2,
-            arrowcolor=INK,
-            standoff=7,
-            x=axes.at(each.at.time.estimate),
-            y=each.at.mql.estimate,
-            ax=axes.at(each.seen[0]),
-            ay=each.seen[1],
-            axref="x",
-            ayref="y",
-        )
+        tail = axes.at(each.seen[0]), each.seen[1]
+        look = {"arrowhead": 2, "arrowwidth": 1.2, "arrowcolor": INK, "standoff": 7}
+        _arrow(figure, axes, each.at, tail, text="", **look)
+
+
+def _arrow(figure: go.Figure, axes: _Axes, to: VerifiedPoint, tail: Point, **more: Any) -> None:
+    """From `tail`, which is in the units of the axes."""
+    x, y = to.at
+    ends = {"x": axes.at(x), "y": y, "ax": tail[0], "ay": tail[1], "axref": "x", "ayref": "y"}
+    figure.add_annotation(showarrow=True, **ends, **more)
 
 
 def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) -> None:
@@ -250,7 +223,8 @@ def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) 
     labelled = []
     for index, each in enumerate(series):
         if each.answer is not None:
-            labelled.append((each.found[each.answer].at, label(each.says), style_of(index).colour))
+            colour = style.style_of(index).colour
+            labelled.append((each.found[each.answer].at, label(each.says), colour))
     if not labelled:
         return
     right = max(one.at.time.high for each in series for one in each.found)
@@ -260,23 +234,10 @@ def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) 
     first, last = axes.x
     beside = min(axes.at(right) + BESIDE * (last - first), first + FARTHEST * (last - first))
     for (at, says, colour), place in zip(labelled, places, strict=True):
-        figure.add_annotation(
-            text=says,
-            showarrow=True,
-            arrowhead=0,
-            arrowwidth=1,
-            arrowcolor=colour,
-            standoff=9,
-            x=axes.at(at.time.estimate),
-            y=at.mql.estimate,
-            ax=beside,
-            ay=place,
-            axref="x",
-            ayref="y",
-            xanchor="left",
-            font={"color": colour, "size": 13},
-            bgcolor="rgba(255, 255, 255, 0.8)",
-        )
+        line = {"arrowhead": 0, "arrowwidth": 1, "arrowcolor": colour, "standoff": 9}
+        words = {"text": says, "xanchor": "left", "font": {"color": colour, "size": 13}}
+        paper = "rgba(255, 255, 255, 0.8)"
+        _arrow(figure, axes, at, (beside, place), **line, **words, bgcolor=paper)
 
 
 def _apart(values: Sequence[float], least: float, top: float) -> list[float]:

@@ -7,16 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tuner.report.figures.style import (
-    GREY,
-    finish,
-    label,
-    logarithmic,
-    new_figure,
-    note_in_corner,
-    say_nothing_yet,
-    style_of,
-)
+from tuner.report.figures import style
+from tuner.report.figures.style import GREY, label
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -47,26 +39,17 @@ def curves_figure(
     """Validation loss over epochs, or over seconds of the trial's clock;
     the loss is on a logarithmic axis.
     """
-    figure = new_figure()
+    figure = style.new_figure()
     faint = [(_x(curve, over), curve.losses) for curve in curves if not curve.emphasis]
     if faint:
         _faint(figure, faint, "other trials")
     for index, curve in enumerate(each for each in curves if each.emphasis):
-        style = style_of(index)
-        kept = thinned(len(curve.losses))
-        figure.add_scatter(
-            x=[_x(curve, over)[i] for i in kept],
-            y=[curve.losses[i] for i in kept],
-            mode="lines+markers",
-            line={"color": style.colour, "dash": style.dash, "width": 2},
-            marker={"symbol": style.symbol, "size": 6, "maxdisplayed": 8},
-            name=label(curve.label),
-            hovertemplate="%{fullData.name}<br>%{x:.4g}<br>loss %{y:.4f}<extra></extra>",
-        )
+        hover = "%{fullData.name}<br>%{x:.4g}<br>loss %{y:.4f}<extra></extra>"
+        _in_colour(figure, index, _x(curve, over), curve.losses, curve.label, hover)
     if not any(curve.losses for curve in curves):
-        say_nothing_yet(figure, "no epoch has finished yet")
+        style.say_nothing_yet(figure, "no epoch has finished yet")
     x = "epoch" if over == "epochs" else "the trial's clock (s)"
-    finish(figure, title=title, x=x, y="validation loss (scaled values)")
+    style.finish(figure, title=title, x=x, y="validation loss (scaled values)")
     _frame(figure, curves, over=over)
     return figure
 
@@ -79,7 +62,7 @@ def _frame(figure: go.Figure, curves: Sequence[Curve], *, over: Literal["epochs"
     losses, everything = (_losses(each) for each in (framed, curves))
     ends = [_x(curve, over)[-1] for curve in framed if curve.losses]
     if losses:
-        figure.update_yaxes(logarithmic(min(everything), max(losses)))
+        figure.update_yaxes(style.logarithmic(min(everything), max(losses)))
         figure.update_xaxes(range=[0, max(ends) * 1.1])
 
 
@@ -90,6 +73,26 @@ def _losses(curves: Sequence[Curve]) -> list[float]:
         for loss in curve.losses
         if loss is not None and 0 < loss < math.inf
     ]
+
+
+def _in_colour(
+    figure: go.Figure,
+    index: int,
+    across: Sequence[float],
+    up: Sequence[float | None],
+    name: str,
+    hover: str,
+) -> None:
+    look, kept = style.style_of(index), thinned(len(up))
+    figure.add_scatter(
+        x=[across[i] for i in kept],
+        y=[up[i] for i in kept],
+        mode="lines+markers",
+        line={"color": look.colour, "dash": look.dash, "width": 2},
+        marker={"symbol": look.symbol, "size": 6, "maxdisplayed": 8},
+        name=label(name),
+        hovertemplate=hover,
+    )
 
 
 def _faint(
@@ -146,28 +149,20 @@ class Pace:
 
 def throughput_figure(paces: Sequence[Pace], *, title: str = "") -> go.Figure:
     """Throughput over epochs, of each trial as a multiple of its own first epochs'."""
-    figure = new_figure()
+    figure = style.new_figure()
     steady = [pace for pace in paces if not pace.slowed]
     for name in dict.fromkeys(pace.label for pace in steady):
         alike = [(pace.epochs, pace.throughput) for pace in steady if pace.label == name]
         _faint(figure, alike, label(name))
     slowed = [pace for pace in paces if pace.slowed]
     for index, pace in enumerate(slowed):
-        style, kept = style_of(index), thinned(len(pace.epochs))
-        figure.add_scatter(
-            x=[pace.epochs[i] for i in kept],
-            y=[pace.throughput[i] for i in kept],
-            mode="lines+markers",
-            line={"color": style.colour, "dash": style.dash, "width": 2},
-            marker={"symbol": style.symbol, "size": 6, "maxdisplayed": 8},
-            name=label(pace.label),
-            hovertemplate="%{fullData.name}<br>epoch %{x}<br>%{y:.2f} of the first<extra></extra>",
-        )
+        hover = "%{fullData.name}<br>epoch %{x}<br>%{y:.2f} of the first<extra></extra>"
+        _in_colour(figure, index, pace.epochs, pace.throughput, pace.label, hover)
     if not any(pace.epochs for pace in paces):
-        say_nothing_yet(figure, "no trial has three epochs yet")
+        style.say_nothing_yet(figure, "no trial has three epochs yet")
     elif not slowed:
-        note_in_corner(figure, "throughput fell in none of them")
-    finish(figure, title=title, x="epoch", y="throughput beside the first epochs'")
+        style.note_in_corner(figure, "throughput fell in none of them")
+    style.finish(figure, title=title, x="epoch", y="throughput beside the first epochs'")
     highest = sorted(each for pace in paces for each in pace.throughput)
     if highest:  # a single quick epoch is not to press all others down
         figure.update_yaxes(range=[0, 1.15 * max(1.0, highest[int(0.98 * (len(highest) - 1))])])
@@ -202,26 +197,24 @@ def hypervolume_figure(
 
     The time is in hours, or in minutes or seconds where the longest search was that short.
     """
-    figure = new_figure()
-    unit, per_hour = _unit(
-        max((hours for each in series for hours in each.hours), default=math.inf)
-    )
+    figure = style.new_figure()
+    longest = max((hours for each in series for hours in each.hours), default=math.inf)
+    unit, per_hour = _unit(longest)
     for index, each in enumerate(series):
-        style = style_of(index)
+        look = style.style_of(index)
+        passed = [per_hour * hours for hours in each.hours]
         figure.add_scatter(
-            x=list(
-                each.finished if over == "trials" else [per_hour * hours for hours in each.hours]
-            ),
+            x=list(each.finished) if over == "trials" else passed,
             y=list(each.volume),
             mode="lines",
-            line={"color": style.colour, "dash": style.dash, "shape": "hv", "width": 2},
+            line={"color": look.colour, "dash": look.dash, "shape": "hv", "width": 2},
             name=label(each.name),
             hovertemplate="%{x:.4g}<br>%{y:.5g}",
         )
     if not any(each.volume for each in series):
-        say_nothing_yet(figure, "no trial has finished yet")
+        style.say_nothing_yet(figure, "no trial has finished yet")
     x = "finished trials" if over == "trials" else f"time since the search began ({unit})"
-    return finish(figure, title=title, x=x, y="hypervolume (s · MQL)")
+    return style.finish(figure, title=title, x=x, y="hypervolume (s · MQL)")
 
 
 def _unit(hours: float) -> tuple[str, float]:

@@ -7,30 +7,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tuner.errors import UsageError
-from tuner.report.alarms import alarms_of_ended
+from tuner.report.figures import series
 from tuner.report.figures.confirmed_figure import (
     confirmed_figure,
     confirmed_series,
     devices_of,
     first_level,
 )
-from tuner.report.figures.curves import Curve, curves_figure, hypervolume_figure, throughput_figure
+from tuner.report.figures.curves import curves_figure, hypervolume_figure, throughput_figure
 from tuner.report.figures.front import pareto_figure
-from tuner.report.figures.series import (
-    common_reference,
-    front_series,
-    learning_curves,
-    paces,
-    spans_of,
-    trade_series,
-    volume_series,
-)
 from tuner.report.figures.style import finish, label, new_figure, say_nothing_yet, style_of
-from tuner.report.figures.timeline import timeline_figure
 from tuner.report.figures.trade import trade_figure
+from tuner.report.study_status import alarms_of_ended
 from tuner.spec.objectives import axis_title
+from tuner.spec.program import clock_in_words, refuse_other_clocks
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.comparable import clock_in_words, refuse_other_clocks
 from tuner.verdict.compare.fairness import refuse_different_data
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import verified_in
@@ -65,7 +56,7 @@ def _front(studies: Studies, title: str) -> go.Figure:
     clock, error = axes(studies)
     return pareto_figure(
         [
-            front_series(
+            series.front_series(
                 study.results,
                 study.name,
                 verified=list(verified_in(study).values()),
@@ -103,41 +94,38 @@ def _confirmed(studies: Studies, title: str) -> go.Figure:
 
 
 def _hypervolume(studies: Studies, title: str, over: Literal["trials", "time"]) -> go.Figure:
-    reference = common_reference(study.results for study in studies)
-    volumes = [volume_series(study.results, study.name, reference) for study in studies]
+    reference = series.common_reference(study.results for study in studies)
+    volumes = [series.volume_series(study.results, study.name, reference) for study in studies]
     return hypervolume_figure(volumes, over=over, title=title)
 
 
 def _curves(studies: Studies, title: str, over: Literal["epochs", "time"]) -> go.Figure:
-    return curves_figure(_all_curves(studies), over=over, title=title)
-
-
-def _all_curves(studies: Studies) -> list[Curve]:
-    if len(studies) == 1:
-        (study,) = studies
-        return learning_curves(study.results, study.curves, recommended=recommended_trial(study))
-    return [
+    several = len(studies) > 1
+    found = [
         curve
         for study in studies
-        for curve in learning_curves(
+        for curve in series.learning_curves(
             study.results,
             study.curves,
-            prefix=f"{study.name}: ",
-            emphasised=2,
+            prefix=f"{study.name}: " if several else "",
+            emphasised=2 if several else series.EMPHASISED,
             recommended=recommended_trial(study),
         )
     ]
+    return curves_figure(found, over=over, title=title)
 
 
 def _trade(studies: Studies, title: str) -> go.Figure:
-    return trade_figure([trade_series(study.results, study.name) for study in studies], title=title)
+    return trade_figure(
+        [series.trade_series(study.results, study.name) for study in studies], title=title
+    )
 
 
 def _throughput(studies: Studies, title: str) -> go.Figure:
     found = [
         pace
         for study in studies
-        for pace in paces(
+        for pace in series.paces(
             study.results,
             study.curves,
             slowed=[alarm.trial for alarm in alarms_of_ended(study.results)],
@@ -147,13 +135,7 @@ def _throughput(studies: Studies, title: str) -> go.Figure:
     return throughput_figure(found, title=title)
 
 
-def _timeline(studies: Studies, title: str) -> go.Figure:
-    return timeline_figure(
-        [span for study in studies for span in spans_of(study.attempts(), study.name)], title=title
-    )
-
-
-WITHOUT_TIMES = ("curves", "timeline")
+WITHOUT_TIMES = ("curves",)
 """No axis of these compares times: studies by several clocks may share them."""
 OF_ONE_JOB = ("front", "confirmed", "hypervolume", "hypervolume-time")
 """Errors on different data, or test windows, mean different things."""
@@ -166,7 +148,6 @@ KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "curves-time": partial(_curves, over="time"),
     "trade": _trade,
     "throughput": _throughput,
-    "timeline": _timeline,
 }
 
 

@@ -12,15 +12,8 @@ import numpy.typing as npt
 from tuner.data.recent_rows import id_column, observed, time_column
 from tuner.data.task import symmetric_pairs
 from tuner.errors import UsageError, unknown_name
-from tuner.report.figures.style import (
-    COLOURS,
-    GREY,
-    INK,
-    finish,
-    label,
-    new_figure,
-    say_nothing_yet,
-)
+from tuner.report.figures import style
+from tuner.report.figures.style import COLOURS, GREY, INK, label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +54,8 @@ def fan_figure(fans: Sequence[Fan], *, title: str = "") -> go.Figure:
     of levels q and 1 - q, the present marked, and what came where it is known.
     """
     if not fans:
-        return say_nothing_yet(finish(new_figure(), title=title, x="", y=""), "no forecast")
+        empty = style.finish(style.new_figure(), title=title, x="", y="")
+        return style.say_nothing_yet(empty, "no forecast")
     from plotly.subplots import make_subplots
 
     columns = min(len(fans), SIDE_BY_SIDE)
@@ -76,7 +70,7 @@ def fan_figure(fans: Sequence[Fan], *, title: str = "") -> go.Figure:
     for number, fan in enumerate(fans):
         place = {"row": number // columns + 1, "col": number % columns + 1}
         _draw(figure, fan, place, legend=number == 0)
-    finish(figure, title=title, x="", y="")
+    style.finish(figure, title=title, x="", y="")
     for number, fan in enumerate(fans):
         place = {"row": number // columns + 1, "col": number % columns + 1}
         figure.update_yaxes(title=label(fan.unit), **place)
@@ -100,22 +94,21 @@ def _draw(figure: go.Figure, fan: Fan, place: dict[str, int], *, legend: bool) -
     pairs = symmetric_pairs(fan.levels)
     now = fan.seen_times[-1]
     times = np.concatenate([[now], fan.times])
-    for number, (low, high) in enumerate(pairs):
-        _band(figure, fan, times, (low, high), _tint(number, len(pairs)), place, legend=legend)
-    _line(
-        figure, "seen", fan.seen_times, fan.seen, {"color": INK, "width": 1.5}, place, legend=legend
-    )
+    common = {"showlegend": legend, **place}
+    for number, pair in enumerate(pairs):
+        _band(figure, fan, times, pair, fillcolor=_tint(number, len(pairs)), **common)
+    seen = {"color": INK, "width": 1.5}
+    _line(figure, "seen", fan.seen_times, fan.seen, line=seen, **common)
     in_pairs = {place for pair in pairs for place in pair}
     for number, level in enumerate(fan.levels):
         if number not in in_pairs:
             name = "median forecast" if level == 0.5 else f"quantile {level:g}"  # noqa: PLR2004
-            values = _joined(fan, number)
             look = {"color": COLOURS[0], "width": 2.5}
-            _line(figure, name, times, values, look, place, legend=legend)
+            _line(figure, name, times, _joined(fan, number), line=look, **common)
     if np.isfinite(fan.actual).any():
         look = {"color": COLOURS[1], "width": 2, "dash": "dot"}
         came = np.concatenate([fan.seen[-1:], fan.actual])
-        _line(figure, "what came", times, came, look, place, legend=legend)
+        _line(figure, "what came", times, came, line=look, **common)
     figure.add_vline(x=now, line={"color": GREY, "width": 1.5, "dash": "dash"}, **place)
     figure.add_annotation(
         x=now,
@@ -135,16 +128,7 @@ def _joined(fan: Fan, number: int) -> Floats:
     return np.concatenate([fan.seen[-1:], fan.forecast[:, number]])
 
 
-def _band(
-    figure: go.Figure,
-    fan: Fan,
-    times: Times,
-    pair: tuple[int, int],
-    colour: str,
-    place: dict[str, int],
-    *,
-    legend: bool,
-) -> None:
+def _band(figure: go.Figure, fan: Fan, times: Times, pair: tuple[int, int], **look: Any) -> None:
     lower, upper = (_joined(fan, number) for number in pair)
     low, high = (fan.levels[number] for number in pair)
     figure.add_scatter(
@@ -152,36 +136,18 @@ def _band(
         y=np.concatenate([upper, lower[::-1]]),
         mode="lines",
         fill="toself",
-        fillcolor=colour,
         line={"color": "white", "width": 0.5},
         name=f"{low:g} to {high:g}",
         legendgroup=f"{low:g}",
-        showlegend=legend,
         hoverinfo="skip",
-        **place,
+        **look,
     )
 
 
-def _line(
-    figure: go.Figure,
-    name: str,
-    times: Times,
-    values: Floats,
-    look: dict[str, Any],
-    place: dict[str, int],
-    *,
-    legend: bool,
-) -> None:
+def _line(figure: go.Figure, name: str, times: Times, values: Floats, **look: Any) -> None:
+    hover = "%{y:.4g}"
     figure.add_scatter(
-        x=times,
-        y=values,
-        mode="lines",
-        line=look,
-        name=name,
-        legendgroup=name,
-        showlegend=legend,
-        hovertemplate="%{y:.4g}",
-        **place,
+        x=times, y=values, mode="lines", name=name, legendgroup=name, hovertemplate=hover, **look
     )
 
 

@@ -6,20 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tuner.report.figures.style import (
-    GREY,
-    MANY,
-    Style,
-    draw_default,
-    finish,
-    key,
-    label,
-    logarithmic,
-    new_figure,
-    note_in_corner,
-    say_nothing_yet,
-    style_of,
-)
+from tuner.report.figures import style
+from tuner.report.figures.style import GREY, Style, label
 from tuner.spec.pareto import Point, front_indices
 from tuner.study.results import in_words
 from tuner.verdict.stats.intervals import Interval
@@ -54,7 +42,7 @@ def draw_baselines(figure: go.Figure, baselines: Sequence[Mapping[str, float]]) 
             annotation_position="bottom right",
         )
     if above:
-        note_in_corner(figure, f"without a network, above: {', '.join(above)}")
+        style.note_in_corner(figure, f"without a network, above: {', '.join(above)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +52,10 @@ class VerifiedPoint:
     label: str
     time: Interval
     mql: Interval
+
+    @property
+    def at(self) -> Point:
+        return self.time.estimate, self.mql.estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,30 +98,20 @@ def pareto_figure(
     fronts, defaults, what is recommended and verified points:
     it says how many trials are above it.
     """
-    figure = new_figure()
+    figure = style.new_figure()
     for index, each in enumerate(series):
-        style = style_of(index)
-        _trials(figure, each, style)
-        _front(figure, each, style)
-        if each.default is not None:
-            _default(figure, each, style)
-        if each.cut_default is not None:
-            _cut_default(figure, each, style)
-        if each.verified:
-            _verified(figure, each, style)
-        if each.recommended is not None:
-            _recommended(figure, each, style)
+        _draw(figure, each, style.style_of(index))
     if not any(each.points or each.verified for each in series):
-        say_nothing_yet(figure, "no trial has finished yet")
-    figure = finish(
+        style.say_nothing_yet(figure, "no trial has finished yet")
+    figure = style.finish(
         figure,
         title=title,
         x="time to a limit, not to convergence (s)" if censored else clock,
         y=error,
     )
-    if len(series) > MANY:
+    if len(series) > style.MANY:
         intervals = next((each.interval for each in series if each.verified), "")
-        key(
+        style.key(
             figure,
             [
                 (": trials", "faint: trials", {"opacity": 0.4, "size": 6}),
@@ -155,7 +137,7 @@ def _frame(figure: go.Figure, series: Sequence[FrontSeries]) -> None:
         return
     times = [time for time, _ in (*everything, *looked_at)]
     if min(times) > 0 and max(times) / min(times) > WIDE:
-        figure.update_xaxes(logarithmic(min(times), max(times)))
+        figure.update_xaxes(style.logarithmic(min(times), max(times)))
     low, high = (pick(error for _, error in looked_at) for pick in (min, max))
     top = high + ROOM * (high - low)
     above = sum(error > top for _, error in everything)
@@ -163,7 +145,7 @@ def _frame(figure: go.Figure, series: Sequence[FrontSeries]) -> None:
         margin = 0.05 * (top - low)
         figure.update_yaxes(range=[min(low, *(error for _, error in everything)) - margin, top])
         text = f"{above} trial{'s' if above > 1 else ''} above"
-        note_in_corner(figure, text, right=True, inside=True)
+        style.note_in_corner(figure, text, right=True, inside=True)
 
 
 def _looked_at(series: FrontSeries) -> list[Point]:
@@ -181,121 +163,100 @@ WIDE = 10.0
 """Times that differ by more have a logarithmic axis."""
 ROOM = 0.5
 """Above what is looked at, as a share of its height."""
-HOVER = "%{text}<br>%{x:.3f} s<br>MQL %{y:.4f}"
+PLACE = "%{x:.3f} s<br>MQL %{y:.4f}"
+HOVER = f"%{{text}}<br>{PLACE}"
 
 
-def _trials(figure: go.Figure, series: FrontSeries, style: Style) -> None:
-    figure.add_scatter(
-        x=[p[0] for p in series.points],
-        y=[p[1] for p in series.points],
-        text=list(series.labels),
-        mode="markers",
-        marker={"color": style.colour, "symbol": style.symbol, "opacity": 0.3, "size": 6},
-        name=f"{label(series.name)}: trials",
-        legendgroup=series.name,
-        hovertemplate=HOVER,
-    )
-
-
-def _front(figure: go.Figure, series: FrontSeries, style: Style) -> None:
-    front = front_indices(series.points)
-    figure.add_scatter(
-        x=[series.points[i][0] for i in front],
-        y=[series.points[i][1] for i in front],
-        text=[series.labels[i] for i in front],
-        mode="lines+markers",
-        line={"color": style.colour, "shape": "hv", "width": 2, "dash": style.dash},
-        marker={"color": style.colour, "symbol": style.symbol, "size": 9},
-        name=f"{label(series.name)}: front",
-        legendgroup=series.name,
-        hovertemplate=HOVER,
-    )
-
-
-def _default(figure: go.Figure, series: FrontSeries, style: Style) -> None:
-    assert series.default is not None, "the caller looked"
-    draw_default(
+def _draw(figure: go.Figure, series: FrontSeries, look: Style) -> None:
+    """Its trials, its front, and the marks of single configurations."""
+    points, labels, name = series.points, series.labels, series.name
+    style.draw_points(
         figure,
-        series.points[series.default],
-        style,
-        study=series.name,
-        hover="default<br>%{x:.3f} s<br>MQL %{y:.4f}",
+        points,
+        look,
+        study=name,
+        what="trials",
+        marker={"opacity": 0.3, "size": 6},
+        text=list(labels),
+        hovertemplate=HOVER,
     )
-
-
-def _cut_default(figure: go.Figure, series: FrontSeries, style: Style) -> None:
-    assert series.cut_default is not None, "the caller looked"
-    x, y = series.cut_default
-    figure.add_scatter(
-        x=[x],
-        y=[y],
-        mode="markers",
-        marker={"color": style.colour, "size": 17, "symbol": "star-open", "line": {"width": 2}},
-        name=f"{label(series.name)}: default hyperparameters, cut by a limit",
-        legendgroup=series.name,
-        hovertemplate="default, not converged<br>%{x:.3f} s<br>MQL %{y:.4f}",
+    front = front_indices(points)
+    style.draw_points(
+        figure,
+        [points[i] for i in front],
+        look,
+        study=name,
+        what="front",
+        marker={"size": 9},
+        mode="lines+markers",
+        line={"color": look.colour, "shape": "hv", "width": 2, "dash": look.dash},
+        text=[labels[i] for i in front],
+        hovertemplate=HOVER,
     )
-
-
-def _recommended(figure: go.Figure, series: FrontSeries, style: Style) -> None:
-    assert series.recommended is not None, "the caller looked"
-    x, y = series.points[series.recommended]
-    figure.add_scatter(
-        x=[x],
-        y=[y],
-        text=[series.labels[series.recommended]],
-        mode="markers",
-        marker={"color": style.colour, "size": 21, "symbol": "circle-open", "line": {"width": 2.5}},
-        name=f"{label(series.name)}: recommended",
-        legendgroup=series.name,
-        hovertemplate=f"recommended<br>{HOVER}",
-    )
-
-
-def _verified(figure: go.Figure, series: FrontSeries, style: Style) -> None:
-    called = f"{label(series.name)}: verified, {series.interval}"
-    draw_verified(figure, series.verified, style, name=called, group=series.name)
+    if series.default is not None:
+        hover = f"default<br>{PLACE}"
+        style.draw_default(figure, points[series.default], look, study=name, hovertemplate=hover)
+    if series.cut_default is not None:
+        style.draw_points(
+            figure,
+            [series.cut_default],
+            look,
+            study=name,
+            what="default hyperparameters, cut by a limit",
+            marker={"size": 17, "symbol": "star-open", "line": {"width": 2}},
+            hovertemplate=f"default, not converged<br>{PLACE}",
+        )
+    if series.verified:
+        what = f"verified, {series.interval}"
+        draw_verified(figure, series.verified, look, study=name, what=what)
+    if series.recommended is not None:
+        style.draw_points(
+            figure,
+            [points[series.recommended]],
+            look,
+            study=name,
+            what="recommended",
+            marker={"size": 21, "symbol": "circle-open", "line": {"width": 2.5}},
+            text=[labels[series.recommended]],
+            hovertemplate=f"recommended<br>{HOVER}",
+        )
 
 
 def draw_verified(
     figure: go.Figure,
     points: Sequence[VerifiedPoint],
-    style: Style,
+    look: Style,
     *,
-    name: str,
-    group: str,
+    study: str,
+    what: str,
     filled: bool = False,
 ) -> None:
     """Configurations that ran on fresh seeds, in the middle of their intervals: hollow marks, or
-    `filled` ones, called `name` in the legend.
+    `filled` ones.
     """
-    figure.add_scatter(
-        x=[point.time.estimate for point in points],
-        y=[point.mql.estimate for point in points],
-        error_x=bars([point.time for point in points], style),
-        error_y=bars([point.mql for point in points], style),
+    ink = {"color": look.colour if filled else "white"}
+    style.draw_points(
+        figure,
+        (point.at for point in points),
+        look,
+        study=study,
+        what=what,
+        marker={"size": 11, "line": {"color": look.colour, "width": 2.5}} | ink,
+        error_x=bars([point.time for point in points], look),
+        error_y=bars([point.mql for point in points], look),
         text=[label(point.label) for point in points],
-        mode="markers",
-        marker={
-            "color": style.colour if filled else "white",
-            "size": 11,
-            "symbol": style.symbol,
-            "line": {"color": style.colour, "width": 2.5},
-        },
-        name=name,
-        legendgroup=group,
         hovertemplate=HOVER,
     )
 
 
-def bars(intervals: Sequence[Interval], style: Style) -> dict[str, Any]:
+def bars(intervals: Sequence[Interval], look: Style) -> dict[str, Any]:
     """Error bars to both ends of each interval, as plotly takes them."""
     return {
         "type": "data",
         "symmetric": False,
         "array": [each.high - each.estimate for each in intervals],
         "arrayminus": [each.estimate - each.low for each in intervals],
-        "color": style.colour,
+        "color": look.colour,
         "thickness": 1.8,
         "width": 5,
     }

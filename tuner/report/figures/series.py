@@ -13,10 +13,8 @@ from optuna.trial import TrialState
 from tuner.display.text import in_html, shown_value
 from tuner.report.figures.curves import Curve, Pace, VolumeSeries
 from tuner.report.figures.front import FrontSeries, VerifiedPoint
-from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
 from tuner.spec.pareto import hypervolume_trace, knee_index, reference_point
-from tuner.storage.queue.claims import Stint
 from tuner.storage.queue.epochs import EpochRow
 from tuner.study.results import StudyResults, TrialRecord, baselines_of, median_values
 from tuner.study.snapshot import Curves
@@ -48,10 +46,9 @@ def front_series(
     verification runs are added, with their intervals. `recommended` is the number of the trial that
     is to be marked as such (`tuner.verdict.same_quality.recommended_trial`).
     """
-    points = (
-        verified_points(verified) if results.objectives[1] == "test_mql" else []
-    )  # which is what they measure
+    measured = results.objectives[1] == "test_mql"  # which is what they measure
     seeds = sorted({len(each.runs) for each in verified if _point(each) is not None})
+    ends = sorted({*seeds[:1], *seeds[-1:]})
     shown = results.eligible
     default = next((index for index, record in enumerate(shown) if record.is_default), None)
     there = results.configurations
@@ -63,12 +60,9 @@ def front_series(
         default=default,
         recommended=next((i for i, r in enumerate(shown) if r.number == recommended), None),
         cut_default=cut if default is None else None,
-        verified=points,
+        verified=verified_points(verified) if measured else (),
         baselines=baselines_of(results.records, results.objectives[1]),
-        interval=f"95 % intervals of {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} "
-        "seeds"
-        if seeds
-        else "",
+        interval=f"95 % intervals of {' to '.join(map(str, ends))} seeds" if ends else "",
     )
 
 
@@ -245,33 +239,6 @@ def _emphasised(results: StudyResults, at_most: int, recommended: int | None) ->
         what = names.get(index, "front")
         chosen.setdefault(front[index].number, f"trial {front[index].number}: {what}")
     return chosen
-
-
-def spans_of(history: Sequence[Stint], study: str) -> list[Span]:
-    """The attempts at the trials of `study`, as bars of a timeline."""
-    return [
-        Span(
-            study=study,
-            worker=stint.worker,
-            label=str(stint.trial_number),
-            began=stint.began,
-            ended=stint.ended,
-            outcome=_outcome(stint),
-        )
-        for stint in history
-    ]
-
-
-def _outcome(stint: Stint) -> str:
-    if stint.state != "finished":
-        return {"running": "running", "lost": "lost"}.get(stint.state, "handed back")
-    match stint.stopped_by:
-        case "converged" | "pruned":
-            return stint.stopped_by
-        case "epoch_limit" | "time_limit":
-            return "limit"
-        case _:
-            return "failed"
 
 
 def _moment(iso: str) -> datetime.datetime:

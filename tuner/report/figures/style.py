@@ -5,11 +5,12 @@ never colour alone, and one layout.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tuner.display.text import in_html, shortened
+from tuner.spec.pareto import Point
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -25,6 +26,7 @@ SHORT = 0.35
 """Decades: a shorter logarithmic axis has hardly a mark at 1, 1.5, 2, 3, 4, 5, 7."""
 LONGEST = 60
 """Characters of a name: a longer one would leave no room to the figure."""
+FINE_MARKS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.4, 2.6, 2.8, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
 GREY = "#8A8A8A"
 INK = "#222222"
 
@@ -84,25 +86,35 @@ def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> g
     return figure
 
 
-def draw_default(
-    figure: go.Figure, at: tuple[float, float], style: Style, *, study: str, hover: str, **more: Any
+def draw_points(
+    figure: go.Figure,
+    points: Iterable[Point],
+    look: Style,
+    *,
+    study: str,
+    what: str,
+    marker: dict[str, Any],
+    **more: Any,
 ) -> None:
-    """The default configuration of a study: a star, with what `more` plotly is to draw of it."""
+    """Marks of one kind of a study, in its colour, called `what` in the legend; with what `more`
+    plotly is to draw of them.
+    """
+    there = list(points)
     figure.add_scatter(
-        x=[at[0]],
-        y=[at[1]],
-        mode="markers",
-        marker={
-            "color": style.colour,
-            "size": 17,
-            "symbol": "star",
-            "line": {"color": "black", "width": 1},
-        },
-        name=f"{label(study)}: default hyperparameters",
+        x=[x for x, _ in there],
+        y=[y for _, y in there],
+        marker={"color": look.colour, "symbol": look.symbol, **marker},
+        name=f"{label(study)}: {what}",
         legendgroup=study,
-        hovertemplate=hover,
-        **more,
+        **{"mode": "markers"} | more,
     )
+
+
+def draw_default(figure: go.Figure, at: Point, look: Style, *, study: str, **more: Any) -> None:
+    """The default configuration of a study: a star."""
+    star = {"size": 17, "symbol": "star", "line": {"color": "black", "width": 1}}
+    what = "default hyperparameters"
+    draw_points(figure, [at], look, study=study, what=what, marker=star, **more)
 
 
 def key(
@@ -145,29 +157,7 @@ def marks_for(low: float, high: float) -> Sequence[float]:
     """Mantissas that mark an axis from `low` to `high` often enough, and not too often."""
     decades = math.log10(high / low) if high > low else 0.0
     if decades < SHORT:
-        return (
-            1,
-            1.1,
-            1.2,
-            1.3,
-            1.4,
-            1.6,
-            1.8,
-            2,
-            2.2,
-            2.4,
-            2.6,
-            2.8,
-            3,
-            3.5,
-            4,
-            4.5,
-            5,
-            6,
-            7,
-            8,
-            9,
-        )
+        return FINE_MARKS
     if decades < 1:
         return (1, 1.5, 2, 3, 4, 5, 7)
     return (1, 2, 5)

@@ -11,26 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.report.figures.style import (
-    GREY,
-    MANY,
-    Style,
-    draw_default,
-    finish,
-    key,
-    label,
-    logarithmic,
-    marks_for,
-    new_figure,
-    round_numbers,
-    say_nothing_yet,
-    style_of,
-)
+from tuner.report.figures import style
+from tuner.report.figures.style import GREY, Style
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 LINES = 6
+PLACE = "%{x} epochs of %{y:.3g} s<extra></extra>"
+MARKS = (
+    (": trials", "faint: trials", {"opacity": 0.4, "size": 7}),
+    (": default", "star: default hyperparameters", {"symbol": "star", "size": 13}),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,40 +45,29 @@ def trade_figure(series: Sequence[TradeSeries], *, title: str = "") -> go.Figure
     """Seconds an epoch against epochs to convergence,
     both logarithmic, with lines of equal total time.
     """
-    figure = new_figure()
+    figure = style.new_figure()
     _lines_of_equal_time(figure, series)
     for index, each in enumerate(series):
-        style = style_of(index)
-        _trials(figure, each, style)
+        look = style.style_of(index)
+        _trials(figure, each, look)
         if each.default is not None:
-            draw_default(
-                figure,
-                (each.epochs[each.default], each.s_per_epoch[each.default]),
-                style,
-                study=each.name,
-                hover="default<br>%{x} epochs of %{y:.3g} s<extra></extra>",
-            )
+            at = each.epochs[each.default], each.s_per_epoch[each.default]
+            hover = f"default<br>{PLACE}"
+            style.draw_default(figure, at, look, study=each.name, hovertemplate=hover)
     if not any(each.epochs for each in series):
-        say_nothing_yet(figure, "no trial has finished yet")
-    finish(figure, title=title, x="epochs to convergence", y="seconds an epoch")
-    if len(series) > MANY:
-        faint, star = {"opacity": 0.4, "size": 7}, {"symbol": "star", "size": 13}
-        key(
-            figure,
-            [
-                (": trials", "faint: trials", faint),
-                (": default", "star: default hyperparameters", star),
-            ],
-        )
+        style.say_nothing_yet(figure, "no trial has finished yet")
+    style.finish(figure, title=title, x="epochs to convergence", y="seconds an epoch")
+    if len(series) > style.MANY:
+        style.key(figure, MARKS)
     pairs = _pairs(series)
     if pairs:
         epochs, paces = zip(*pairs, strict=True)
-        figure.update_xaxes(logarithmic(min(epochs), max(epochs) * 1.1))
-        figure.update_yaxes(logarithmic(min(paces), max(paces)))
+        figure.update_xaxes(style.logarithmic(min(epochs), max(epochs) * 1.1))
+        figure.update_yaxes(style.logarithmic(min(paces), max(paces)))
     return figure
 
 
-def _trials(figure: go.Figure, series: TradeSeries, style: Style) -> None:
+def _trials(figure: go.Figure, series: TradeSeries, look: Style) -> None:
     """All trials faint, those on the front in full."""
     on_front = set(series.front)
     groups = (
@@ -94,20 +75,15 @@ def _trials(figure: go.Figure, series: TradeSeries, style: Style) -> None:
         ("front", sorted(on_front), 11, 1.0),
     )
     for what, members, size, opacity in groups:
-        figure.add_scatter(
-            x=[series.epochs[i] for i in members],
-            y=[series.s_per_epoch[i] for i in members],
+        style.draw_points(
+            figure,
+            [(series.epochs[i], series.s_per_epoch[i]) for i in members],
+            look,
+            study=series.name,
+            what=what,
+            marker={"size": size, "opacity": opacity},
             text=[series.labels[i] for i in members],
-            mode="markers",
-            marker={
-                "color": style.colour,
-                "symbol": style.symbol,
-                "size": size,
-                "opacity": opacity,
-            },
-            name=f"{label(series.name)}: {what}",
-            legendgroup=series.name,
-            hovertemplate="%{text}<br>%{x} epochs of %{y:.3g} s<extra></extra>",
+            hovertemplate=f"%{{text}}<br>{PLACE}",
         )
 
 
@@ -123,7 +99,8 @@ def _lines_of_equal_time(figure: go.Figure, series: Sequence[TradeSeries]) -> No
     low, high = min(epochs for epochs, _ in pairs) / 1.3, max(epochs for epochs, _ in pairs) * 1.15
     floor = min(pace for _, pace in pairs) / 1.1
     totals = [epochs * pace for epochs, pace in pairs]
-    rounds = round_numbers(min(totals), max(totals), mantissas=marks_for(min(totals), max(totals)))
+    marks = style.marks_for(min(totals), max(totals))
+    rounds = style.round_numbers(min(totals), max(totals), mantissas=marks)
     for total in rounds[:: math.ceil(len(rounds) / LINES)]:
         end = min(high, total / floor)  # where the line leaves the picture, to the right or below
         figure.add_scatter(

@@ -8,20 +8,9 @@ from rich.table import Table
 
 from tuner.display.terminal import Console, lines, make_console
 from tuner.display.text import shown
-from tuner.report.comparison_files import (
-    CONTAMINATED,
-    HEADINGS,
-    LEVELS,
-    LEVELS_ARE,
-    cell,
-    headed,
-    level_cell,
-    level_headings,
-    sections_of,
-    volume_line,
-)
-from tuner.verdict.compare.equal_quality import shown_levels
+from tuner.report import comparison_files as files
 from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.registered import shown_levels
 from tuner.verdict.compare.rows import FIGURES
 
 GAP = 1
@@ -41,16 +30,19 @@ def print_report(report: Report) -> None:
         which = "one run of the search" if one else "medians of runs of the search"
         console.print(f"?  {which}, not verified: no ground for a verdict")
     if any(row.contaminated for row in report.rows):
-        console.print(CONTAMINATED)
+        console.print(files.CONTAMINATED)
     for line in _misses(report):
         console.print(line)
-    for title, found in sections_of(report):
-        _print_lines(console, headed(title), found)
+    for title, found in files.sections_of(report):
+        _print_lines(console, files.headed(title), found)
     figures = [f"{line}." for line in (report.intervals, report.resolution) if line]
     _print_lines(console, "", figures)
     _print_levels(report, console)
     for title, lines_ in (
-        ("Hypervolume:", [volume_line(report, index) for index in range(len(report.volumes))]),
+        (
+            "Hypervolume:",
+            [files.volume_line(report, index) for index in range(len(report.volumes))],
+        ),
         ("Not equal:", report.fairness),
         ("Missing for a verdict:", report.missing),
     ):
@@ -72,10 +64,10 @@ def _print_levels(report: Report, console: Console) -> None:
     """
     if not report.levels:
         return
-    heads = [shown(head) for head in level_headings(report)]
+    heads = [shown(head) for head in files.level_headings(report)]
     shown_as = shown_levels([level.mql for level in report.levels])
     cells = [
-        [text, *map(level_cell, level.fastest)]
+        [text, *map(files.level_cell, level.fastest)]
         for text, level in zip(shown_as, report.levels, strict=True)
     ]
     if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
@@ -83,7 +75,7 @@ def _print_levels(report: Report, console: Console) -> None:
     narrow = _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width
     if narrow:
         cells = [[text.partition("\n")[0] for text in row] for row in cells]
-    _print_lines(console, f"{LEVELS}:", [LEVELS_ARE])
+    _print_lines(console, f"{files.LEVELS}:", [files.LEVELS_ARE])
     table = Table(box=None, padding=(0, GAP, 0, 0))
     for head in heads:
         table.add_column(head, overflow="fold")
@@ -91,7 +83,7 @@ def _print_levels(report: Report, console: Console) -> None:
         table.add_row(*map(lines, row))
     console.print(table)
     if narrow:
-        _say_what_is_left_out(console, "the multiples", files="--html and --json")
+        _say_what_is_left_out(console, "the multiples", where="--html and --json")
 
 
 def _print_table(report: Report, console: Console) -> None:
@@ -104,14 +96,14 @@ def _print_table(report: Report, console: Console) -> None:
             "variant": shown(called[row.study]),
             "core change": shown(row.core_change),
             "hyperparameters": row.hyperparameters + ("" if row.verified else " ?"),
-            **{HEADINGS[name]: cell(row, name) for name in FIGURES},
+            **{files.HEADINGS[name]: files.cell(row, name) for name in FIGURES},
             "verdict": row.verdict,
         }
         for row in report.rows
     ]
     left_out: list[str] = []
     if _width(rows) > console.width:
-        figures = set(HEADINGS.values())
+        figures = set(files.HEADINGS.values())
         rows = [
             {k: v.replace(" [", "\n[") if k in figures else v for k, v in row.items()}
             for row in rows
@@ -128,11 +120,11 @@ def _print_table(report: Report, console: Console) -> None:
         table.add_row(*map(lines, each.values()), style="" if row.verified else "dim")
     console.print(table)
     if left_out:
-        _say_what_is_left_out(console, ", ".join(left_out), files="--csv and --html")
+        _say_what_is_left_out(console, ", ".join(left_out), where="--csv and --html")
 
 
-def _say_what_is_left_out(console: Console, what: str, *, files: str) -> None:
-    line = f"Left out for want of width: {what}; a wider terminal, {files} have them."
+def _say_what_is_left_out(console: Console, what: str, *, where: str) -> None:
+    line = f"Left out for want of width: {what}; a wider terminal, {where} have them."
     console.print(line, soft_wrap=True)
 
 

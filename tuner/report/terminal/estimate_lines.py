@@ -90,15 +90,11 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
             yield f"{each.variant}: {_searched(which, one)}"
     if found.stages is not None:
         stages = found.stages
-        ablation = ""
-        if stages.ablation is not None:
-            ablation = f", ablation {range_in_words(stages.ablation)}"
         yield (
             f"the retune: {found.searches} {'search' if found.searches == 1 else 'searches'} of "
-            "each variant "
-            f"{range_in_words(stages.search)}, re-evaluation "
+            f"each variant {range_in_words(stages.search)}, re-evaluation "
             f"{range_in_words(stages.reevaluation)}, confirmation "
-            f"{range_in_words(stages.confirmation)}{ablation}"
+            f"{range_in_words(stages.confirmation)}"
         )
     yield (
         f"in all {hours_in_words(found.device_s)} device hours; on {found.devices} x "

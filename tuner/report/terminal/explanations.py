@@ -6,34 +6,9 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from tuner.display.terminal import make_console
-from tuner.files.plain import harmless
-from tuner.training.forecast_quality import ForecastQuality, IntervalQuality, Measured
-from tuner.verdict.ablation import (
-    Ablation,
-    as_set_back,
-    left_out,
-    runs_of_each,
-    said_of_each,
-    too_few,
-)
+from tuner.display.terminal import make_console, number_table
+from tuner.training.evaluate import ForecastQuality, IntervalQuality, Measured
 from tuner.verdict.explain import Explanation, Ranking
-
-# What a gain is made of, as lines of a terminal.
-
-
-def ablation_lines(found: Ablation) -> list[str]:
-    """A heading, and a line for each value that was set back, what made most first."""
-    rows = said_of_each(found)
-    if not rows:
-        return [too_few(found)]
-    heading = (
-        f"{harmless(found.study)}: {as_set_back(found)}, against trial {found.trial} itself "
-        f"{runs_of_each(found)}:"
-    )
-    width = max(len(what) for what, _ in rows)
-    lines = [f"  {what:<{width}}  {how_much}" for what, how_much in rows]
-    return [heading, *lines, *(f"  {line}" for line in left_out(found))]
 
 
 def print_explanations(found: Sequence[Explanation]) -> None:
@@ -58,17 +33,12 @@ def _lines(found: Explanation) -> list[str]:
         lines.append(f"what {objective} depends on: {words}")
     if found.ranking is not None:
         lines += _ranking_lines(found.ranking)
-    if found.ablation is not None:
-        lines += ablation_lines(found.ablation)
     return lines
 
 
 def _learning_rates(found: Explanation) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 2))
-    headings = ("trials", "converged", f"under {found.epochs} epochs", "median epochs")
-    table.add_column("learning rate", justify="right", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    counts = ("trials", "converged", f"under {found.epochs} epochs", "median epochs")
+    table = number_table("learning rate", *counts)
     for rate in found.learning_rates:
         median = "-" if rate.median_epochs is None else f"{rate.median_epochs:.0f}"
         span = f"{rate.low:.1e} to {rate.high:.1e}"
@@ -82,25 +52,21 @@ def _ranking_lines(ranking: Ranking) -> list[str]:
         s = ranking.spearman
         lines.append(
             f"validation and test MQL rank {ranking.trials} configurations alike to "
-            f"{s.estimate:.2f} "
-            f"[{s.low:.2f}, {s.high:.2f}] (Spearman; 1 is the same order)"
+            f"{s.estimate:.2f} [{s.low:.2f}, {s.high:.2f}] (Spearman; 1 is the same order)"
         )
-    chosen = (
-        f"validation would choose trial {ranking.by_validation}, whose test MQL is "
-        f"{ranking.price:.4f} above trial "
-        f"{ranking.by_test}'s, the lowest"
-        if ranking.by_validation != ranking.by_test
-        else f"validation and test choose the same trial, {ranking.by_test}"
-    )
+    chosen = f"validation and test choose the same trial, {ranking.by_test}"
+    if ranking.by_validation != ranking.by_test:
+        chosen = (
+            f"validation would choose trial {ranking.by_validation}, whose test MQL is "
+            f"{ranking.price:.4f} above trial {ranking.by_test}'s, the lowest"
+        )
     lines.append(chosen)
     if ranking.optimism is not None:
-        direction = (
-            "too low (choosing on test was optimistic)" if ranking.optimism < 0 else "not too low"
-        )
+        low = "too low (choosing on test was optimistic)"
         lines.append(
             f"against fresh seeds the search's test MQL of {ranking.verified} verified front "
-            "configurations was "
-            f"{ranking.optimism:+.4f} off on average: {direction}"
+            f"configurations was {ranking.optimism:+.4f} off on average: "
+            f"{low if ranking.optimism < 0 else 'not too low'}"
         )
     return lines
 
@@ -125,14 +91,8 @@ def print_forecast_quality(quality: ForecastQuality) -> None:
         return
     columns = list(quality.intervals[0].by_column)
     fits = len(columns) > 1 and HEAD_WIDTH + CELL_WIDTH * len(columns) <= console.width
-    table = Table(
-        title="coverage of intervals (mean width)",
-        title_justify="left",
-        box=None,
-        padding=(0, 1, 0, 0),
-    )
-    for name in ("interval", "nominal", "all", *(columns if fits else [])):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ("interval", "nominal", "all", *(columns if fits else []))
+    table = number_table(*heads, title="coverage of intervals (mean width)")
     for interval in quality.intervals:
         table.add_row(*_cells(interval, columns if fits else []))
     console.print(table)

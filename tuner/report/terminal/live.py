@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,8 +17,8 @@ from rich.table import Table
 
 from tuner.display.terminal import Console, is_live, line, make_console
 from tuner.errors import StudyGoneError
-from tuner.report.alarms import Alarm, alarms_of, in_lines
 from tuner.report.figures.series import volume_series
+from tuner.report.study_status import Alarm, alarms_of, in_lines
 from tuner.report.terminal.trial_sections import sparkline
 from tuner.storage.queue.roster import WorkerRow
 from tuner.storage.records import Counts
@@ -56,23 +57,16 @@ class Look:
     @staticmethod
     def at(opened: OpenStudy) -> Look:
         results = read_results(opened)
-        return Look(
-            opened.name,
-            opened.ledger.counts(),
-            results,
-            opened.roster.working(),
-            alarms_of(opened, results),
-        )
+        counts, workers = opened.ledger.counts(), opened.roster.working()
+        return Look(opened.name, counts, results, workers, alarms_of(opened, results))
 
     @property
     def seconds_left(self) -> float | None:
         """By the durations of the latest trials,
         shared among the workers of now; None where either is missing.
         """
-        recent = [r.recorded.total_s for r in self.results.records if r.state.is_finished()][
-            -RECENT:
-        ]
-        known = [float(seconds) for seconds in recent if seconds]
+        ended = [r.recorded.total_s for r in self.results.records if r.state.is_finished()]
+        known = [float(seconds) for seconds in ended[-RECENT:] if seconds]
         if not known or not self.counts.running:
             return None
         return sum(known) / len(known) * self.counts.left / self.counts.running
@@ -142,11 +136,9 @@ def _front(look: Look, *, wide: bool, rows: int) -> Iterator[RenderableType]:
         return
     heading = " trial    time s       MQL  epochs"
     yield line(heading + ("  hidden  batch        lr" if wide else ""), style="dim")
-    shown = (
-        front
-        if len(front) <= rows
-        else [front[round(i * (len(front) - 1) / (rows - 1))] for i in range(rows)]
-    )
+    shown = front
+    if len(front) > rows:
+        shown = [front[round(i * (len(front) - 1) / (rows - 1))] for i in range(rows)]
     for record in shown:
         yield line(_row(record, wide=wide))
     notes = []
@@ -179,20 +171,13 @@ def _volume(look: Look, *, plain: bool, width: int) -> Iterator[RenderableType]:
         return
     trend = sparkline(series.volume, width=max(width, 1), plain=plain)
     last = series.volume[-1]
-    gained = next(
-        (
-            i
-            for i in range(len(series.volume) - 1, 0, -1)
-            if series.volume[i] > series.volume[i - 1]
-        ),
-        0,
-    )
+    gained = 0
+    for number, (before, after) in enumerate(itertools.pairwise(series.volume), 1):
+        gained = number if after > before else gained
     since = look.counts.finished - series.finished[gained]
-    ago = (
-        f"last grew {since} trial{'s' if since > 1 else ''} ago"
-        if since > 0
-        else "grew with the last trial"
-    )
+    ago = "grew with the last trial"
+    if since > 0:
+        ago = f"last grew {since} trial{'s' if since > 1 else ''} ago"
     yield line((trend, "cyan"), f" {last:.4g}, {ago}")
 
 
@@ -202,18 +187,15 @@ def _workers(look: Look) -> Iterator[RenderableType]:
         yield line(worker_in_words(worker))
     rest = len(look.workers) - len(busy[:WORKER_ROWS])
     if rest:
-        yield line(
-            f"{rest} more" if busy else f"{rest} between trials or at another study", style="dim"
-        )
+        what = "more" if busy else "between trials or at another study"
+        yield line(f"{rest} {what}", style="dim")
 
 
 def worker_in_words(worker: WorkerRow) -> str:
     """What it trains."""
     loss = f", loss {worker.val_loss:.4f}" if worker.val_loss is not None else ""
-    return (
-        f"{worker.device}: trial {worker.trial_number}, epoch {worker.epoch or 0}{loss}"
-        f"{_silence(worker)}"
-    )
+    at = f"trial {worker.trial_number}, epoch {worker.epoch or 0}"
+    return f"{worker.device}: {at}{loss}{_silence(worker)}"
 
 
 def _silence(worker: WorkerRow) -> str:
@@ -230,16 +212,13 @@ def _failures(look: Look) -> Iterator[RenderableType]:
     for record in failed[-FAILURE_ROWS:]:
         reason = record.recorded.failure or record.recorded.stopped_by or "no reason recorded"
         yield line(f"trial {record.number}: {reason}", style="red")
-    if len(failed) > FAILURE_ROWS:
-        yield line(
-            f"{len(failed) - FAILURE_ROWS} earlier ones; see: tuner trial NUMBER", style="dim"
-        )
+    if (earlier := len(failed) - FAILURE_ROWS) > 0:
+        yield line(f"{earlier} earlier ones; see: tuner trial NUMBER", style="dim")
 
 
 def _last_line(looks: Iterable[Look], footer: str) -> str:
-    left = [
-        seconds for look in looks if (seconds := look.seconds_left) is not None and look.counts.left
-    ]
+    each = (look.seconds_left for look in looks if look.counts.left)
+    left = [seconds for seconds in each if seconds is not None]
     estimate = f"about {duration(max(left))} left" if left else ""
     return "; ".join(part for part in (estimate, footer) if part)
 
@@ -354,9 +333,8 @@ class _PlainLines(Live):
 
     def __post_init__(self) -> None:
         for each in self.studies():
-            self._seen[each.name] = {
-                r.number for r in read_results(each).records if r.state.is_finished()
-            }
+            ended = (r for r in read_results(each).records if r.state.is_finished())
+            self._seen[each.name] = {record.number for record in ended}
 
     def look(self) -> None:
         """Say what ended since the last look."""
@@ -414,11 +392,10 @@ def _most_left_s(study: OpenStudy, trial: int | None) -> float | None:
 
 def in_one_line(record: TrialRecord) -> str:
     """How a trial ended, e.g. `trial 3 converged: 5.731 s, MQL 0.9848, 29 epochs`."""
-    what = (
-        f"{record.values[0]:.3f} s, MQL {record.values[1]:.4f}, {record.recorded.epochs} epochs"
-        if record.values
-        else record.recorded.failure or "failed"
-    )
+    what = record.recorded.failure or "failed"
+    if record.values:
+        seconds, error = record.values
+        what = f"{seconds:.3f} s, MQL {error:.4f}, {record.recorded.epochs} epochs"
     return f"trial {record.number} {record.recorded.stopped_by}: {what}"
 
 

@@ -10,20 +10,12 @@ from dataclasses import dataclass, field
 import rich.live
 
 from tuner.display.terminal import Console, is_live, line, make_console
-from tuner.report.comparison_files import (
-    ANOTHER_SEARCH,
-    AT_LEVELS,
-    BETWEEN_VARIANTS,
-    CONFIRMED,
-    MADE_OF,
-    headed,
-    sections_of,
-)
+from tuner.report import comparison_files as files
 from tuner.report.terminal.live import PLAIN_S, Meanwhile
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.confirmed_words import ABOUT_TEST_SPLIT
+from tuner.verdict.reasons import ABOUT_TEST_SPLIT
 
 COST = "What it cost, and what it gives"
 
@@ -73,8 +65,13 @@ class StageLines:
 
 def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, list[str]]]:
     """What a retune ends with, by titles: sentences of the comparison, and what it cost."""
-    wanted = (CONFIRMED, BETWEEN_VARIANTS, ANOTHER_SEARCH, AT_LEVELS, MADE_OF)
-    there = dict(sections_of(report))
+    wanted = (
+        files.CONFIRMED,
+        files.BETWEEN_VARIANTS,
+        files.ANOTHER_SEARCH,
+        files.AT_LEVELS,
+    )
+    there = dict(files.sections_of(report))
     found = [(title, there[title]) for title in wanted if title in there]
     missing = [f"{each}." for each in nothing_recommended(report)]
     cost = [f"{each}." for each in lines]
@@ -101,6 +98,6 @@ def print_verdict(report: Report, lines: Sequence[str]) -> None:
     """The sections on stdout."""
     console = make_console()
     for title, told in verdict_sections(report, lines):
-        console.print(headed(title))
+        console.print(files.headed(title))
         for each in told:
             console.print(f"  {each}", soft_wrap=True)

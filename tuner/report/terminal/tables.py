@@ -11,11 +11,11 @@ from rich.cells import cell_len
 from rich.table import Table
 
 from tuner.config import BUILT_IN, Value
-from tuner.display.terminal import Console, make_console
+from tuner.display.terminal import Console, make_console, number_table
 from tuner.display.text import command_line, option, shortened, shown, shown_value
-from tuner.report.alarms import Alarm, alarms_of_ended, in_lines
-from tuner.report.study_status import status_of
+from tuner.report.study_status import Alarm, alarms_of_ended, in_lines, status_of
 from tuner.spec.objectives import axis_title, heading
+from tuner.spec.program import clock_in_words
 from tuner.spec.study_file import builtin_variants
 from tuner.storage.records import Counts
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
@@ -29,8 +29,7 @@ from tuner.study.results import (
     read_results,
 )
 from tuner.study.snapshot import snapshot
-from tuner.verdict.comparable import clock_in_words
-from tuner.verdict.no_answer import why_none
+from tuner.verdict.recommendation import why_none
 
 # What to run after a launch: only what will work now, quoted as a shell needs it.
 
@@ -59,13 +58,8 @@ def _on_results(opened: Sequence[OpenStudy], results: Sequence[StudyResults]) ->
     for study, found in zip(opened, results, strict=True):
         failed = [record.number for record in found.records if record.state == TrialState.FAIL]
         if failed:
-            return [
-                "tuner",
-                "trial",
-                str(failed[0]),
-                *option("--study", study.name),
-                *_storage(study),
-            ]
+            which = [str(failed[0]), *option("--study", study.name)]
+            return ["tuner", "trial", *which, *_storage(study)]
     return ["tuner", "status", *_storage(opened[0])]
 
 
@@ -74,9 +68,8 @@ def _storage(opened: OpenStudy) -> list[str]:
     what is secret has to come from the environment again.
     """
     address = opened.database.address
-    usual = (
-        address.is_sqlite and address.sqlite_path == absolute(parse_url(DEFAULT_URL)).sqlite_path
-    )
+    here = absolute(parse_url(DEFAULT_URL)).sqlite_path
+    usual = address.is_sqlite and address.sqlite_path == here
     return [] if usual or address.holds_secrets else ["--storage", str(address)]
 
 
@@ -85,14 +78,9 @@ def _study(opened: OpenStudy) -> list[str]:
     files of the user's own are not known by their names.
     """
     variant, task = opened.definition.variant, opened.definition.task_name
-    built_in = (
-        opened.definition.task["source"]["kind"] == task
-    )  # no task file may have the name of such a task
-    usual = (
-        built_in
-        and variant in builtin_variants()
-        and opened.membership.group == f"{task}-{variant}"
-    )
+    # No task file may have the name of such a task.
+    built_in = opened.definition.task["source"]["kind"] == task and variant in builtin_variants()
+    usual = built_in and opened.membership.group == f"{task}-{variant}"
     return ["--variant", variant, "--task", task] if usual else option("--study", opened.name)
 
 
@@ -131,9 +119,8 @@ def without_values(results: StudyResults) -> str:
             missed = record.recorded.target_missed
             reason = "missed target" if missed else record.recorded.stopped_by or "failed"
             reasons[reason] = reasons.get(reason, 0) + 1
-    return "".join(
-        f", {number} {reason.replace('_', ' ')}" for reason, number in sorted(reasons.items())
-    )
+    told = (f", {number} {why.replace('_', ' ')}" for why, number in sorted(reasons.items()))
+    return "".join(told)
 
 
 def column_lines(results: StudyResults) -> list[str]:
@@ -190,16 +177,13 @@ def front_table(opened: OpenStudy, results: StudyResults) -> Table:
         kind += f" (no trial has {results.limits})"
     elif results.limits:
         kind += f" of trials with {results.limits}"
-    table = Table(
-        title=f"{opened.name}: Pareto {kind}", title_justify="left", box=None, padding=(0, 1, 0, 0)
-    )
     others = [each for each in results.configurations if each.is_default]
     others = [each for each in others if each not in results.front]
     names = _hyperparameters([*results.front, *others])
     columns = [COLUMNS.get(name, shortened(name, WIDEST_NAME)) for name in names]
     objectives = (heading(name) for name in results.objectives)
-    for column in ("trial", *objectives, "epochs", *columns, ""):
-        table.add_column(column, justify="right", no_wrap=True)
+    heads = ("trial", *objectives, "epochs", *columns, "")
+    table = number_table(*heads, title=f"{opened.name}: Pareto {kind}")
     for record in results.front:
         table.add_row(*_cells(record, names))
     for record in others:
@@ -294,14 +278,8 @@ def print_status(
         _study_row(status, finished=each.ledger.counts().finished, sizes=sizes)
         for each, status in statuses
     ]
-    console.print(
-        fitting(
-            "Studies",
-            studies,
-            console,
-            leave_out=("device", "waiting", "pruned", "search", "verified", "running"),
-        )
-    )
+    dispensable = ("device", "waiting", "pruned", "search", "verified", "running")
+    console.print(fitting("Studies", studies, console, leave_out=dispensable))
     if sum(status["hypervolume"] is not None for _, status in statuses) > 1:
         console.print(
             "Hypervolumes have a reference point each and do not compare: tuner compare does that.",

@@ -17,7 +17,7 @@ from tuner.display.terminal import line, make_console
 from tuner.display.text import shown_value
 from tuner.files.kinds import In
 from tuner.record import MEANINGS, Recorded, names_in
-from tuner.report.trial_detail import TrialDetail, utc
+from tuner.report.study_status import TrialDetail, utc
 from tuner.spec.objectives import axis_title
 from tuner.spec.program import ClockLabel
 from tuner.study.throughput import rate
@@ -142,12 +142,12 @@ def _values(detail: TrialDetail) -> Rows:
         yield "fresh seeds", f"{detail.verified['seeds']}: {seconds} s, {split} {mql}"
     elif detail.unverified:
         yield "fresh seeds", detail.unverified
-    for series, score in sorted(recorded.series_test_mql.items()):
-        validation = recorded.series_val_mql.get(series)
-        yield f"test_mql/{series}", f"{_number(score)} (validation {_number(validation)})"
-    for column, score in sorted(recorded.column_test_mql.items()):
-        validation = recorded.column_val_mql.get(column)
-        yield f"test_mql_of/{column}", f"{_number(score)} (validation {_number(validation)})"
+    for of, tested, validated in (
+        ("test_mql/", recorded.series_test_mql, recorded.series_val_mql),
+        ("test_mql_of/", recorded.column_test_mql, recorded.column_val_mql),
+    ):
+        for part, score in sorted(tested.items()):
+            yield f"{of}{part}", f"{_number(score)} (validation {_number(validated.get(part))})"
     for block, score in sorted(recorded.block_test_mql.items()):
         yield f"test_block_mql/{block}", _number(score)
 

@@ -9,17 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, TaskID
 from rich.table import Table
 
-from tuner.display.terminal import Console, make_console
+from tuner.display.terminal import Console, make_console, number_table
+from tuner.report.study_status import who
 from tuner.report.terminal.live import Live, seen_to_the_end
 from tuner.report.terminal.tables import stopped_in_words
 from tuner.spec.objectives import axis_title, heading
@@ -29,9 +23,9 @@ from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.confirmed_words import about_test_split, confirmed_lines, confirmed_sentence
 from tuner.verdict.lacking import lacking_of
 from tuner.verdict.picks import picks_judged
+from tuner.verdict.reasons import about_test_split, confirmed_lines, confirmed_sentence
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.verified import (
     Verified,
@@ -48,14 +42,8 @@ from tuner.verdict.verified import (
 def progress_view(queue: Verifications) -> Iterator[Live]:
     """A bar when stderr is a terminal, a line for each finished run when it is not."""
     console = make_console(stderr=True)
-    bar = Progress(
-        TextColumn("verifying"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    bar = Progress(*columns, console=console, transient=True)
     if not console.is_terminal:
         with seen_to_the_end(_Runs(queue, console, None, None)) as lines:
             yield lines
@@ -109,11 +97,7 @@ def _study_document(opened: OpenStudy) -> dict[str, Any]:
     chosen = picks_judged(results, queued, opened.name)
     lacking = lacking_of(snapshot(opened))
     return {
-        "name": opened.name,
-        "group": opened.membership.group,
-        "search": opened.membership.search,
-        "variant": opened.definition.variant,
-        "task": opened.definition.task_name,
+        **who(opened),
         "runs": progress(queued),
         "device_model": opened.device_model(),
         "confirmation": confirmed_as_dict(opened),
@@ -161,24 +145,9 @@ def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
     results = read_results(opened)
     chosen = picks_judged(results, verifications_of([opened]).runs(), opened.name)
     split = split_shown(verified)
-    table = Table(
-        title=f"{opened.name}: medians over fresh seeds [95 % interval]",
-        title_justify="left",
-        box=None,
-        padding=(0, 1, 0, 0),
-    )
-    for column in (
-        "trial",
-        "runs",
-        "time s",
-        "(search)",
-        heading(split),
-        "(search)",
-        "epochs",
-        "missed",
-        "",
-    ):
-        table.add_column(column, justify="right", no_wrap=True)
+    figures = ("time s", "(search)", heading(split), "(search)", "epochs", "missed", "")
+    title = f"{opened.name}: medians over fresh seeds [95 % interval]"
+    table = number_table("trial", "runs", *figures, title=title)
     for each in sorted(verified, key=lambda v: v.seconds.estimate if v.seconds else float("inf")):
         record = results.configuration_of(each.trial_number)
         seconds = record.values[0] if record and record.values else None

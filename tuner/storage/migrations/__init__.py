@@ -1,4 +1,4 @@
-"""How our tables come to be: one step a version. Version 1 is the baseline.
+"""How our tables come to be: one step a version. The present one is the baseline.
 
 A database of another version is refused, so no step leads here from an earlier one. Whoever
 changes the tables raises `SCHEMA_VERSION` and adds the step that leads to it.
@@ -12,8 +12,8 @@ from tuner.storage import schema
 
 
 def baseline(connection: Connection) -> None:
-    """Version 1: all tables, or the rest of them where their creation was cut short. To be called
+    """All tables, or the rest of them where their creation was cut short. To be called
     under the initialisation lock.
     """
     schema.metadata.create_all(connection)
-    connection.execute(insert(schema.schema).values(version=1))
+    connection.execute(insert(schema.schema).values(version=schema.SCHEMA_VERSION))

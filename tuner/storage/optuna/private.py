@@ -1,6 +1,6 @@
 """What Optuna keeps to itself: numbers of studies and trials, their storage, its tables.
 
-Nothing outside this package touches a private name of Optuna: its updates are looked after here.
+Nothing else imports a private module of Optuna: its updates are looked after here.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.storages import BaseStorage
+from optuna.storages._cached_storage import _CachedStorage as CachedStorage
 from optuna.storages._rdb import models
 from optuna.storages._rdb import storage as optuna_storage
 from optuna.study import Study
@@ -30,7 +31,6 @@ from sqlalchemy import (
     String,
     Table,
     delete,
-    func,
     insert,
     inspect,
     select,
@@ -38,7 +38,8 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from tuner.storage.schema import claims
+from tuner.spec.objectives import CONSTRAINTS
+from tuner.storage.schema import TRIAL, work
 
 STUDIES: Table = models.StudyModel.__table__
 DIRECTIONS: Table = models.StudyDirectionModel.__table__
@@ -49,9 +50,8 @@ PARAMS: Table = models.TrialParamModel.__table__
 VALUES: Table = models.TrialValueModel.__table__
 TRIAL_USER: Table = models.TrialUserAttributeModel.__table__
 TRIAL_SYSTEM: Table = models.TrialSystemAttributeModel.__table__
-INTERMEDIATE: Table = models.TrialIntermediateValueModel.__table__
 
-__all__ = ["FrozenStudy"]
+__all__ = ["CachedStorage", "FrozenStudy", "models"]
 
 
 # ruff: noqa: SLF001
@@ -71,14 +71,17 @@ def trial_id_of(trial: FrozenTrial) -> int:
     return int(trial._trial_id)
 
 
-def numbered(trial: FrozenTrial, number: int) -> None:
-    """Give a trial this number, in its study and in a storage that holds one study alone."""
-    trial.number = trial._trial_id = number
+def numbered(trial: FrozenTrial, number: int, trial_id: int | None = None) -> None:
+    """Give a trial this number in its study, and in its storage, which is the same where that holds
+    one study alone.
+    """
+    trial.number, trial._trial_id = number, number if trial_id is None else trial_id
 
 
-def holds(distribution: BaseDistribution, value: Any) -> bool:
-    """Whether a value lies in the range of a distribution, as Optuna checks it."""
-    return bool(distribution._contains(distribution.to_internal_repr(value)))
+distribution_of: Callable[[str], BaseDistribution] = functools.lru_cache(maxsize=1024)(
+    json_to_distribution
+)
+"""The distribution of a parameter's row, of its JSON."""
 
 
 def as_stored(column: Any) -> ColumnElement[Any]:
@@ -86,7 +89,7 @@ def as_stored(column: Any) -> ColumnElement[Any]:
     return type_coerce(column, String()).label(None)
 
 
-# What tuner notes with Optuna's own attributes of a study, in the caller's transaction.
+# Studies by their names, in the caller's transaction.
 
 
 def ids_of(connection: Connection, names: Sequence[str]) -> list[int]:
@@ -101,32 +104,11 @@ def names_by_id(connection: Connection) -> dict[int, str]:
     return {int(row[0]): str(row[1]) for row in connection.execute(query)}
 
 
-def read_notes(connection: Connection, ids: Sequence[int], key: str) -> dict[int, str]:
-    """The JSON that is noted under `key`, by study, where there is any."""
-    theirs = STUDY_USER.c.study_id.in_(ids) & (STUDY_USER.c.key == key)
-    query = select(STUDY_USER.c.study_id, STUDY_USER.c.value_json).where(theirs)
-    return {int(row[0]): str(row[1]) for row in connection.execute(query)}
-
-
-def write_note(connection: Connection, study_id: int, key: str, text: str) -> None:
-    """Note it in the place of what was there; nothing where there is no such study."""
-    there = select(func.count()).select_from(STUDIES).where(STUDIES.c.study_id == study_id)
-    if not connection.execute(there).scalar_one():
-        return
-    connection.execute(delete(STUDY_USER).where(_mine(study_id, key)))
-    values = {"study_id": study_id, "key": key, "value_json": text}
-    connection.execute(insert(STUDY_USER).values(values))
-
-
-def _mine(study_id: int, key: str) -> ColumnElement[bool]:
-    return (STUDY_USER.c.study_id == study_id) & (STUDY_USER.c.key == key)
-
-
 # How far trials are beyond the limits of their study, where `trial.set_constraint` of Optuna puts
 # it.
 
 
-PREFIX = "constraints:"
+PREFIX = f"{CONSTRAINTS}:"
 
 
 def replace_constraints(
@@ -139,9 +121,8 @@ def replace_constraints(
             select(TRIALS.c.trial_id, TRIALS.c.number).where(TRIALS.c.study_id == study_id)
         )
         ids = {row.number: row.trial_id for row in rows}
-        mine = select(claims.c.trial_id).where(
-            (claims.c.study_id == study_id) & (claims.c.state == "finished")
-        )
+        ours = (work.c.study_id == study_id) & (work.c.kind == TRIAL)
+        mine = select(work.c.trial_id).where(ours & (work.c.state == "finished"))
         connection.execute(
             delete(TRIAL_SYSTEM).where(c.trial_id.in_(mine) & c.key.startswith(PREFIX))
         )

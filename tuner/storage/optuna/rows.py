@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
-from optuna.storages._rdb.models import (
-    TrialValueModel,
-)
+from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.trial import TrialState
 from sqlalchemy import (
     ColumnElement,
@@ -23,7 +21,6 @@ from sqlalchemy import (
     CursorResult,
     Join,
     Label,
-    Row,
     Select,
     Table,
     delete,
@@ -34,9 +31,21 @@ from sqlalchemy import (
 )
 
 from tuner.config import Value
-from tuner.files.plain import UNREADABLE
-from tuner.storage.optuna.private import PARAMS, STUDIES, TRIAL_SYSTEM, TRIAL_USER, TRIALS, VALUES
-from tuner.storage.records import TrialResult
+from tuner.files.plain import UNREADABLE, excerpt, read_json
+from tuner.spec.ranges import held
+from tuner.storage.optuna.private import (
+    PARAMS,
+    PREFIX,
+    STUDIES,
+    TRIAL_SYSTEM,
+    TRIAL_USER,
+    TRIALS,
+    VALUES,
+    as_stored,
+    distribution_of,
+    models,
+)
+from tuner.storage.records import ORIGINS, TrialResult
 
 ENQUEUED = "fixed_params"
 """The system attribute in which Optuna keeps the configuration of a trial that was enqueued."""
@@ -47,24 +56,81 @@ def has_study(study_id: ColumnElement[int]) -> ColumnElement[bool]:
     return select(STUDIES.c.study_id).where(STUDIES.c.study_id == study_id).exists()
 
 
-def take_waiting(connection: Connection, study_id: int) -> tuple[int, int] | None:
-    """Let the first waiting trial run: its id and number; None where none waits."""
-    waiting = (TRIALS.c.study_id == study_id) & (TRIALS.c.state == TrialState.WAITING)
-    query = (
-        select(TRIALS.c.trial_id, TRIALS.c.number)
-        .where(waiting)
-        .order_by(TRIALS.c.number)
-        .limit(10)
-    )
-    for trial_id, number in connection.execute(query).all():
-        taken = connection.execute(
-            update(TRIALS)
-            .where((TRIALS.c.trial_id == trial_id) & (TRIALS.c.state == TrialState.WAITING))
-            .values(state=TrialState.RUNNING, datetime_start=_utc_now())
-        )
-        if taken.rowcount == 1:  # else somebody took it through Optuna itself
-            return int(trial_id), int(number)
-    return None
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """A trial that waits in Optuna's queue, and whatever it is to be run with."""
+
+    trial_id: int
+    number: int
+    params: Any
+
+
+def waiting(connection: Connection, study_id: int, known: Select[Any]) -> list[Enqueued]:
+    """The trials that wait in Optuna's queue, but for those that are `known`, by their numbers."""
+    c = TRIALS.c
+    mine = (c.study_id == study_id) & (c.state == TrialState.WAITING) & c.trial_id.not_in(known)
+    rows = connection.execute(select(c.trial_id, c.number).where(mine).order_by(c.number)).all()
+    if not rows:
+        return []
+    p, a, asked = PARAMS.c, TRIAL_SYSTEM.c, select(c.trial_id).where(mine)
+    fixed = select(a.trial_id, a.value_json).where(a.trial_id.in_(asked) & (a.key == ENQUEUED))
+    enqueued = {row.trial_id: _plain(row.value_json) for row in connection.execute(fixed)}
+    query = select(p.trial_id, p.param_name, p.param_value, p.distribution_json)
+    made: dict[int, dict[str, Any]] = {}
+    for trial_id, name, value, text in connection.execute(query.where(p.trial_id.in_(asked))):
+        made.setdefault(trial_id, {})[name] = external(value, text)
+    found = []
+    for trial_id, number in rows:
+        params = enqueued.get(trial_id, {})
+        if isinstance(params, dict):
+            params = params | made.get(trial_id, {})
+        found.append(Enqueued(trial_id, number, params))
+    return found
+
+
+def _plain(text: str) -> Any:
+    """What somebody enqueued; a text where that is no JSON."""
+    try:
+        return read_json(text)
+    except UNREADABLE:
+        return excerpt(text)
+
+
+def external(stored: float, distribution: str) -> Value:
+    """The value that a parameter's row stands for; what the row holds, where its distribution is
+    not one of Optuna's.
+    """
+    try:
+        value: Value = distribution_of(distribution).to_external_repr(stored)
+    except UNREADABLE:
+        return stored
+    return value
+
+
+def create_waiting(
+    connection: Connection,
+    study_id: int,
+    number: int,
+    held: Mapping[str, Value],
+    notes: Mapping[str, Any],
+) -> int:
+    """A new trial that waits, to be run with values as Optuna's tables have them; its id. Its
+    study's row is locked meanwhile, by the caller.
+    """
+    row = {"study_id": study_id, "number": number, "state": TrialState.WAITING}
+    trial_id = primary_key(connection.execute(insert(TRIALS).values(row)))
+    _write(connection, TRIAL_SYSTEM, trial_id, {ENQUEUED: dict(held)})
+    note(connection, trial_id, notes)
+    return trial_id
+
+
+def run(connection: Connection, study_id: int, trial_id: int, number: int) -> None:
+    """Let a trial run that waits, in a new row where somebody deleted its own."""
+    running = {"state": TrialState.RUNNING, "datetime_start": _utc_now()}
+    mine = TRIALS.c.trial_id == trial_id
+    if not connection.execute(update(TRIALS).where(mine).values(running)).rowcount:
+        row = {"trial_id": trial_id, "study_id": study_id, "number": number}
+        connection.execute(insert(TRIALS).values(row | running))
 
 
 def beside_study(table: Table, study_id: ColumnElement[int]) -> Join:
@@ -73,8 +139,8 @@ def beside_study(table: Table, study_id: ColumnElement[int]) -> Join:
 
 
 def numbers(study_id: int) -> list[Label[Any]]:
-    """What `create_running` has to know of the trials there, and whether one waits, as columns of
-    any statement: `last_number`, `waiting`.
+    """The last number that Optuna has, and whether a trial waits there, as columns of any
+    statement: `last_number`, `waiting`.
     """
     mine = TRIALS.c.study_id == study_id
     waits = select(TRIALS.c.trial_id).where(mine & (TRIALS.c.state == TrialState.WAITING))
@@ -84,76 +150,42 @@ def numbers(study_id: int) -> list[Label[Any]]:
     ]
 
 
-def create_running(connection: Connection, study_id: int, seen: Row[Any]) -> tuple[int, int]:
-    """A new trial's id and number, by the `numbers` that were seen.
-
-    As Optuna creates one: numbered while the study's row is locked, which is up to the caller. But
-    no number is given twice where somebody has deleted a row.
-    """
-    number = 0 if seen.last_number is None else int(seen.last_number) + 1
-    inserted = connection.execute(
-        insert(TRIALS).values(
-            study_id=study_id, number=number, state=TrialState.RUNNING, datetime_start=_utc_now()
-        )
-    )
-    return primary_key(inserted), number
+def create_running(connection: Connection, study_id: int, number: int) -> int:
+    """A new trial's id. Its study's row is locked meanwhile, by the caller."""
+    row = {"study_id": study_id, "number": number, "state": TrialState.RUNNING}
+    inserted = connection.execute(insert(TRIALS).values(row | {"datetime_start": _utc_now()}))
+    return primary_key(inserted)
 
 
-def write_parameters(
+def set_parameters(
     connection: Connection,
     trial_id: int,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, Value],
     distributions: Mapping[str, BaseDistribution],
 ) -> None:
-    """Record the values of a trial that it does not have yet, all in one statement."""
-    known = select(PARAMS.c.param_name).where(PARAMS.c.trial_id == trial_id)
-    there = set(connection.execute(known).scalars())
-    rows = [
-        {
-            "trial_id": trial_id,
-            "param_name": name,
-            "param_value": distributions[name].to_internal_repr(value),
-            "distribution_json": distribution_to_json(distributions[name]),
-        }
-        for name, value in parameters.items()
-        if name not in there
-    ]
+    """Give a trial these parameters, whatever it had."""
+    connection.execute(delete(PARAMS).where(PARAMS.c.trial_id == trial_id))
+    rows = []
+    for name, value in parameters.items():
+        stored, text = as_row(value, distributions[name])
+        row = {"trial_id": trial_id, "param_name": name, "param_value": stored}
+        rows.append(row | {"distribution_json": text})
     if rows:
         connection.execute(insert(PARAMS), rows)
 
 
-def correct_parameters(
-    connection: Connection, trial_id: int, parameters: Mapping[str, Value]
-) -> None:
-    """Give the parameters that a trial has their values again. Of one that it lacks the range is
-    not known here.
+def as_row(value: Value, distribution: BaseDistribution) -> tuple[float, str]:
+    """What a parameter's row has for a true value: the value as it is stored, and of what."""
+    stored = distribution.to_internal_repr(held(value, distribution))
+    return float(stored), distribution_to_json(distribution)
+
+
+def note(connection: Connection, trial_id: int, notes: Mapping[str, Any]) -> None:
+    """Where Optuna has it: where a configuration comes from with the user's attributes, what a
+    genetic sampler noted with the system's.
     """
-    mine = PARAMS.c.trial_id == trial_id
-    for name, value in parameters.items():
-        this = mine & (PARAMS.c.param_name == name)
-        query = select(PARAMS.c.distribution_json).where(this)
-        text = connection.execute(query).scalar_one_or_none()
-        if text is not None and (stored := _internal(value, text)) is not None:
-            connection.execute(update(PARAMS).where(this).values(param_value=stored))
-
-
-def external(stored: float, distribution: str) -> Value:
-    """The value that a parameter's row stands for; what the row holds, where its distribution is
-    not one of Optuna's.
-    """
-    try:
-        value: Value = json_to_distribution(distribution).to_external_repr(stored)
-    except UNREADABLE:
-        return stored
-    return value
-
-
-def _internal(value: Value, distribution: str) -> float | None:
-    """How a row holds a value; None where its distribution is not one of Optuna's, or lacks it."""
-    try:
-        return float(json_to_distribution(distribution).to_internal_repr(value))
-    except UNREADABLE:
-        return value if isinstance(value, int | float) else None
+    _write(connection, TRIAL_USER, trial_id, {k: v for k, v in notes.items() if k in ORIGINS})
+    _write(connection, TRIAL_SYSTEM, trial_id, {k: v for k, v in notes.items() if k not in ORIGINS})
 
 
 def put_back(connection: Connection, trial_id: int) -> None:
@@ -195,10 +227,10 @@ def tell(connection: Connection, trial_id: int, result: TrialResult) -> None:
     """Give a trial its result, whatever others told Optuna of it before; a trial whose row is gone
     stays so. Safe to run by anyone, any number of times.
     """
-    query = select(TRIALS.c.state).where(TRIALS.c.trial_id == trial_id).with_for_update()
-    found = connection.execute(query).scalar_one_or_none()
+    query = select(as_stored(TRIALS.c.state)).where(TRIALS.c.trial_id == trial_id)
+    found = connection.execute(query.with_for_update()).scalar_one_or_none()
     if found is not None:
-        write_result(connection, trial_id, result, found=found)
+        write_result(connection, trial_id, result, found=TrialState.__members__.get(found))
 
 
 def write_result(
@@ -207,7 +239,7 @@ def write_result(
     """Attributes, values and state of a trial whose row is locked and is in the state `found`; None
     where that is none.
     """
-    constraints = {f"constraints:{key}": value for key, value in result.constraints.items()}
+    constraints = {f"{PREFIX}{key}": value for key, value in result.constraints.items()}
     _write(connection, TRIAL_USER, trial_id, result.recorded.to_flat())
     _write(connection, TRIAL_SYSTEM, trial_id, constraints)  # where set_constraint puts them
     mine = VALUES.c.trial_id == trial_id
@@ -215,7 +247,8 @@ def write_result(
     there: tuple[float, ...] | None
     try:
         there = tuple(
-            TrialValueModel.stored_repr_to_value(*row) for row in connection.execute(query).all()
+            models.TrialValueModel.stored_repr_to_value(*row)
+            for row in connection.execute(query).all()
         )
     except UNREADABLE:
         there = None
@@ -225,31 +258,15 @@ def write_result(
             connection.execute(delete(VALUES).where(mine))
         rows = [
             {"trial_id": trial_id, "objective": i, "value": stored, "value_type": kind}
-            for i, (stored, kind) in enumerate(map(TrialValueModel.value_to_stored_repr, told))
+            for i, (stored, kind) in enumerate(
+                map(models.TrialValueModel.value_to_stored_repr, told)
+            )
         ]
         if rows:
             connection.execute(insert(VALUES), rows)
     if found != result.state or there != told:
         ended = {"state": result.state, "datetime_complete": _utc_now()}
         connection.execute(update(TRIALS).where(TRIALS.c.trial_id == trial_id).values(ended))
-
-
-def write_all_attributes(
-    connection: Connection, trials: Mapping[int, tuple[Mapping[str, Any], Mapping[str, Any]]]
-) -> None:
-    """Give trials that have none yet their attributes, `{trial id: (of the user, of the system)}`,
-    a table a statement.
-
-    Optuna writes them one by one, which for a study of a thousand trials takes half a minute.
-    """
-    for index, table in enumerate((TRIAL_USER, TRIAL_SYSTEM)):
-        rows = [
-            {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
-            for trial_id, both in trials.items()
-            for key, value in both[index].items()
-        ]
-        if rows:
-            connection.execute(insert(table), rows)
 
 
 def primary_key(inserted: CursorResult[Any]) -> int:

@@ -1,57 +1,35 @@
-"""Optuna's SQL storage, with trials read in plain SQL.
-
-Optuna reads each trial, parameter, value and attribute as an object of its mapper, and a
-distribution from JSON for each parameter: for a long history that takes most of the time of asking
-and of showing it. This reads the same rows into the same `FrozenTrial`s; tests compare the two.
-"""
+"""Optuna's SQL storage, of which a damaged study hides no other one."""
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
-from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
-from optuna.storages._rdb import models
 from optuna.study import StudyDirection
-from optuna.study._frozen import FrozenStudy
-from optuna.trial import FrozenTrial, TrialState
-from pydantic import TypeAdapter
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Engine,
-    Select,
-    String,
     Table,
-    or_,
     select,
-    type_coerce,
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from tuner.files.plain import UNREADABLE, Loose
+from tuner.files.plain import UNREADABLE
 from tuner.storage.dialects import READING
 from tuner.storage.optuna.private import (
     DIRECTIONS,
-    INTERMEDIATE,
-    PARAMS,
     STUDIES,
     STUDY_SYSTEM,
     STUDY_USER,
-    TRIAL_SYSTEM,
-    TRIAL_USER,
-    TRIALS,
-    VALUES,
+    FrozenStudy,
     as_stored,
+    models,
 )
-from tuner.storage.records import read_rows
 
 # Studies and their attributes, read from Optuna's tables in plain SQL.
 
@@ -112,30 +90,9 @@ def _value(text: Any) -> Any:
 FAILED = "studies and trials could not be read"
 """Said where the database fails; the cause says why."""
 
-FEW = 100
-"""Trials that a statement names by their ids at most."""
-
-
-_distribution: Callable[[str], BaseDistribution] = functools.lru_cache(maxsize=1024)(
-    json_to_distribution
-)
-
-
-class TrialRow(Loose):
-    """A trial as Optuna's table has it."""
-
-    trial_id: int
-    number: int
-    state: Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING"]
-    datetime_start: datetime | None
-    datetime_complete: datetime | None
-
-
-ROWS = TypeAdapter(list[TrialRow])
-
 
 class TrialStorage(RDBStorage):
-    """An `RDBStorage` that reads trials several times as fast, and studies beside a damaged one."""
+    """An `RDBStorage` that reads studies beside a damaged one."""
 
     def get_all_studies(self) -> list[FrozenStudy]:
         with reading(self.engine) as connection:
@@ -147,127 +104,6 @@ class TrialStorage(RDBStorage):
         if found is None:
             raise KeyError(models.NOT_FOUND_MSG)
         return found
-
-    def _get_trials(
-        self,
-        study_id: int,
-        states: Container[TrialState] | None,
-        included_trial_ids: set[int],
-        trial_id_greater_than: int,
-    ) -> list[FrozenTrial]:
-        """Trials of a study: the included ones and those beyond an id (-1:
-        all), of these states, by id.
-
-        Raises:
-            KeyError: there is no such study.
-            StorageInternalError: the database failed.
-        """
-        wanted = TRIALS.c.study_id == study_id
-        if states is not None:
-            wanted &= TRIALS.c.state.in_([state for state in TrialState if state in states])
-        if trial_id_greater_than > -1:
-            known = [
-                trial_id for trial_id in included_trial_ids if trial_id <= trial_id_greater_than
-            ]
-            wanted &= or_(TRIALS.c.trial_id > trial_id_greater_than, TRIALS.c.trial_id.in_(known))
-        with reading(self.engine) as connection:
-            found = {trial._trial_id: trial for trial in bare_trials(connection, wanted)}  # noqa: SLF001
-            if found:
-                # After the trials: what a finished one has was written before it was finished.
-                _add_parts(connection, found, wanted)
-            else:
-                self._require_study(connection, study_id)
-        return list(found.values())
-
-    def _require_study(self, connection: Connection, study_id: int) -> None:
-        there = select(models.StudyModel.study_id).where(models.StudyModel.study_id == study_id)
-        if connection.execute(there).first() is None:
-            raise KeyError(models.NOT_FOUND_MSG)
-
-
-def trial_rows(wanted: ColumnElement[bool]) -> Select[Any]:
-    """The wanted rows of Optuna's table, by id, each value as the database has it."""
-    c = TRIALS.c
-    stored = (c.state, c.datetime_start, c.datetime_complete)
-    raw = (type_coerce(each, String()).label(each.name) for each in stored)
-    return select(c.trial_id, c.number, *raw).where(wanted).order_by(c.trial_id)
-
-
-def bare_trials(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[FrozenTrial]:
-    """The wanted trials with their numbers, states and times, by id; nothing else of them."""
-    for row in read_rows(ROWS, TRIALS, connection.execute(trial_rows(wanted)).all()):
-        yield FrozenTrial(
-            number=row.number,
-            state=TrialState[row.state],
-            value=None,
-            values=None,
-            datetime_start=_local(row.datetime_start),
-            datetime_complete=_local(row.datetime_complete),
-            params={},
-            distributions={},
-            user_attrs={},
-            system_attrs={},
-            intermediate_values={},
-            trial_id=row.trial_id,
-        )
-
-
-def _add_parts(
-    connection: Connection, found: dict[int, FrozenTrial], wanted: ColumnElement[bool]
-) -> None:
-    def rows(table: Table, *columns: str) -> Iterator[tuple[FrozenTrial, Sequence[Any]]]:
-        return part_rows(connection, found, wanted, table, *columns)
-
-    for trial, (_, name, value, text) in rows(
-        PARAMS, "param_name", "param_value", "distribution_json"
-    ):
-        distribution = _distribution(text)
-        trial.params[name] = distribution.to_external_repr(value)
-        trial.distributions[name] = distribution
-    for trial, (_, key, text) in rows(TRIAL_USER, "key", "value_json"):
-        trial.user_attrs[key] = json.loads(text)
-    for trial, (_, key, text) in rows(TRIAL_SYSTEM, "key", "value_json"):
-        trial.system_attrs[key] = json.loads(text)
-    for trial, (_, step, value, kind) in rows(
-        INTERMEDIATE, "step", "intermediate_value", "intermediate_value_type"
-    ):
-        stored = models.TrialIntermediateValueModel.stored_repr_to_intermediate_value(value, kind)
-        trial.intermediate_values[step] = stored
-    add_values(rows(VALUES, "objective", "value", "value_type"))
-
-
-def add_values(rows: Iterable[tuple[FrozenTrial, Sequence[Any]]]) -> None:
-    """Give trials the values of rows `(trial id, objective, value, kind of value)`."""
-    values: dict[int, dict[int, float]] = {}
-    for trial, (trial_id, objective, value, kind) in rows:
-        by_objective = values.setdefault(trial_id, {})
-        by_objective[objective] = models.TrialValueModel.stored_repr_to_value(value, kind)
-        trial.values = [by_objective[each] for each in sorted(by_objective)]
-
-
-def part_rows(
-    connection: Connection,
-    found: Mapping[int, FrozenTrial],
-    wanted: ColumnElement[bool],
-    table: Table,
-    *columns: str,
-    only: ColumnElement[bool] | None = None,
-) -> Iterator[tuple[FrozenTrial, Sequence[Any]]]:
-    """Rows of `table` that belong to the trials `found`, which are those `wanted`: trial and
-    `(trial id, *columns)`.
-    """
-    # A few trials are named; of many, the database finds them by itself.
-    ids = list(found) if len(found) <= FEW else select(TRIALS.c.trial_id).where(wanted)
-    query = select(table.c.trial_id, *(table.c[name] for name in columns)).where(
-        table.c.trial_id.in_(ids)
-    )
-    if only is not None:
-        query = query.where(only)
-    # In the order in which they were written, as Optuna has parameters.
-    for row in connection.execute(query.order_by(*table.primary_key)):
-        trial = found.get(row[0])
-        if trial is not None:  # else it was made since
-            yield trial, row
 
 
 @contextmanager
@@ -283,13 +119,6 @@ def reading(engine: Engine) -> Iterator[Connection]:
     )
     with _as_optuna_fails(), engine.connect().execution_options(**options) as connection:
         yield connection
-
-
-def _local(stored: datetime | None) -> datetime | None:
-    """Optuna stores UTC without saying so, and shows local time without saying so."""
-    return (
-        stored.replace(tzinfo=UTC).astimezone().replace(tzinfo=None) if stored is not None else None
-    )
 
 
 @contextmanager

@@ -3,44 +3,63 @@
 A claim is the budget's ticket, the trial, its lease and, at last, its result, in one row. The
 budget is exact because a claim is only made while the study's row is locked and running + finished
 claims are fewer than the budget; it cannot leak because there is no counter beside the rows. A
-budget in time holds in the same way: it is spent by what the finished claims recorded. A search
-that stopped by itself gives no claim any more. The trial is taken in the same transaction: a worker
-that dies leaves no trial behind that nobody claims. A result is written under the claim's token
-first and told to Optuna after: a crash between the two is finished by whoever comes next. What all
-claims have in common: see `Queue`.
+budget in time holds in the same way: it is spent by what the claims recorded. The rows are the
+record, Optuna's tables a copy of it that is written in the same transaction. Where that fails, the
+record is written alone, and whoever comes next tells Optuna. One thing is read from Optuna: a trial
+that somebody enqueued there becomes work, once. What all claims have in common: see `Queue`.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import operator
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from optuna.distributions import BaseDistribution
-from sqlalchemy import ColumnElement, Connection, Engine, Label, Row, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Label,
+    Row,
+    Select,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
 
+from tuner.config import Value
 from tuner.errors import StudyGoneError
+from tuner.files.plain import excerpt
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
-from tuner.storage.dialects import database_now
+from tuner.storage.dialects import DURABLE, database_now
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.queue.gpu_hours import FinishedTimes, GpuHours
-from tuner.storage.queue.leased_queue import Queue
+from tuner.storage.queue.gpu_hours import DeviceTimes, GpuHours
+from tuner.storage.queue.leased_queue import Queue, Ticket, ended_with
 from tuner.storage.records import (
     ATTEMPTS,
     Attempt,
     Claim,
     Counts,
+    TrialResult,
     cell,
     damage_named,
     read_rows,
 )
-from tuner.storage.schema import claims, studies
+from tuner.storage.schema import TRIAL, studies, work
 
 # What of a study decides whether one more trial may be claimed, as columns of a single statement.
+
+
+ATTEMPTED = (work.c.kind == TRIAL) & (work.c.state != "waiting")
+"""The rows that are attempts at trials."""
 
 
 def budget_columns(study_id: int) -> list[Label[Any]]:
@@ -48,7 +67,7 @@ def budget_columns(study_id: int) -> list[Label[Any]]:
     and have finished.
     """
     # By another name: the statement around these may read the claims as well.
-    counted, mine = claims.alias("counted"), studies.c.study_id == study_id
+    counted, mine = work.alias("counted"), studies.c.study_id == study_id
     there = mine & optuna_rows.has_study(studies.c.study_id)
     found = [
         select(column).where(there).scalar_subquery().label(column.name)
@@ -56,78 +75,50 @@ def budget_columns(study_id: int) -> list[Label[Any]]:
     ]
     for state in ("running", "finished"):
         number = select(func.count()).select_from(counted)
-        number = number.where((counted.c.study_id == study_id) & (counted.c.state == state))
+        trials = (counted.c.study_id == study_id) & (counted.c.kind == TRIAL)
+        number = number.where(trials & (counted.c.state == state))
         found.append(number.scalar_subquery().label(state))
     return found
 
 
-def search_s(seen: Row[Any], study: str) -> float | None:
-    """The seconds that the stored policy of the study of this name gives the search; None: as many
-    as it takes.
-    """
-    said = seen.policy
-    return SearchPolicy.from_json(said, study).search_s if said and "search_s" in said else None
+_LIVING = ("waiting", "running", "finished")
+"""States of a row that each trial has one in."""
 
 
-def limits_gpu_hours(policy: str | None) -> bool:
-    """Whether a stored policy limits them, without reading the rest of it."""
-    return policy is not None and "max_gpu_s" in policy
+def _next_number(seen: Row[Any]) -> int:
+    """No number is given twice, not even where somebody has deleted a row of Optuna's."""
+    known = [seen.last_number, *(getattr(seen, f"max_{state}") for state in _LIVING)]
+    return 1 + max((number for number in known if number is not None), default=-1)
 
 
-# How long the finished claims of a study had their devices, each read once: it never changes.
+def _waits(study_id: int, trial_id: int, number: int, params: Any) -> dict[str, Any]:
+    """The row of a trial that waits, to be run with whatever these are."""
+    try:
+        text = json.dumps(params, allow_nan=False)
+    except ValueError:  # it is no configuration, and will be refused as such
+        text = json.dumps(excerpt(repr(params)))
+    mine = {"study_id": study_id, "kind": TRIAL, "state": "waiting", "params": text}
+    return mine | {"trial_id": trial_id, "trial_number": number}
 
 
-class SpentTime:
-    """Of the claims that `mine` selects."""
-
-    def __init__(self, mine: ColumnElement[bool], engine: Engine, name: str) -> None:
-        """`name` is the study's."""
-        self._engine, self._name = engine, name
-        self.last_hours: GpuHours | None = None
-        """The limit of device hours that was last asked for."""
-        self._mine, self._times = mine, FinishedTimes()
-
-    def is_up(self, connection: Connection, seen: Row[Any]) -> bool:
-        """Whether the search has had its time."""
-        may_take = search_s(seen, self._name)
-        return may_take is not None and self.seconds(connection) >= may_take
-
-    def is_unpaid(self, connection: Connection, seen: Row[Any]) -> bool:
-        """Whether its studies have had their device hours."""
-        hours = self.hours(seen.policy)
-        return hours is not None and hours.is_over(connection)
-
-    def pays(self, connection: Connection, seen: Row[Any], worker: str) -> bool:
-        """Whether there are device hours for what a worker would claim."""
-        hours = self.hours(seen.policy)
-        return hours is None or hours.may_claim(connection, worker)
-
-    def hours(self, policy: str | None) -> GpuHours | None:
-        """The limit that a stored policy names, with what is known of it; None where none does."""
-        if not limits_gpu_hours(policy):
-            self.last_hours = None
-            return None
-        found = GpuHours.of(self._engine, SearchPolicy.from_json(policy, self._name), self._name)
-        known = self.last_hours
-        if found is None or known is None or found.limit != known.limit:
-            self.last_hours = found
-        return self.last_hours
-
-    def seconds(self, connection: Connection, beside: Mapping[int, float] | None = None) -> float:
-        """Of all of them. `beside` are seconds, by trial number, of trials that may not be stored
-        yet: each counts once.
-        """
-        took = self._times.of(connection, claims.c.claim_id, self._mine).values()
-        stored = {each.trial_number for each in took}
-        more = (s for number, s in (beside or {}).items() if number not in stored)
-        return sum(each.whole_s for each in took) + sum(more)
+def enqueue(
+    connection: Connection,
+    study_id: int,
+    number: int,
+    params: Mapping[str, Value],
+    held: Mapping[str, Value],
+    notes: Mapping[str, Any],
+) -> None:
+    """Let a trial of this number wait in a study whose rows are locked, or not yet known."""
+    trial_id = optuna_rows.create_waiting(connection, study_id, number, held, notes)
+    row = _waits(study_id, trial_id, number, dict(params)) | {"notes": json.dumps(dict(notes))}
+    connection.execute(insert(work).values(row))
 
 
-_SET_ASIDE_BY = "tuner"
+class Ledger(Queue[Claim]):
+    """The trials of one study."""
 
-
-class Ledger(Queue[Claim, Claim]):
-    """The claims of one study."""
+    kind = TRIAL
 
     def __init__(
         self,
@@ -137,10 +128,12 @@ class Ledger(Queue[Claim, Claim]):
         name: str | None = None,
         made_at: float | None = None,
     ) -> None:
-        super().__init__(database.engine, claims.c.claim_id, claims.c.study_id == study_id)
+        super().__init__(database.engine, work.c.study_id == study_id)
         self._name = name or f"number {study_id}"
         self._study_id, self._made_at = study_id, made_at
-        self.spent = SpentTime(self._mine, database.engine, self._name)
+        self._times = DeviceTimes()
+        self.last_hours: GpuHours | None = None
+        """The limit of device hours that was last asked for."""
 
     # -- budget ------------------------------------------------------------------------------------
 
@@ -168,18 +161,43 @@ class Ledger(Queue[Claim, Claim]):
             raise StudyGoneError.of(self._name)
         with damage_named(self._engine, self._study_id), cell("tuner_studies.budget"):
             operator.index(seen.budget)
+        hours = self._hours(seen.policy)
         return Counts(
             seen.budget,
             seen.running,
             seen.finished,
-            time_is_up=self.spent.is_up(connection, seen),
-            unpaid=self.spent.is_unpaid(connection, seen),
+            time_is_up=self._is_time_up(connection, seen.policy),
+            unpaid=hours is not None and hours.is_over(connection),
         )
 
+    def _is_time_up(self, connection: Connection, policy: str | None) -> bool:
+        """Whether the search has had the time that its stored policy gives it."""
+        if policy is None or "search_s" not in policy:  # nobody reads the rest for it
+            return False
+        may_take = SearchPolicy.from_json(policy, self._name).search_s
+        return may_take is not None and self._times.seconds(connection, self._mine) >= may_take
+
+    def _hours(self, policy: str | None) -> GpuHours | None:
+        """The limit of device hours that a stored policy names, with what is known of it; None
+        where none does.
+        """
+        if policy is None or "max_gpu_s" not in policy:
+            self.last_hours = None
+            return None
+        found = GpuHours.of(self._engine, SearchPolicy.from_json(policy, self._name), self._name)
+        known = self.last_hours
+        if found is None or known is None or found.limit != known.limit:
+            self.last_hours = found
+        return self.last_hours
+
     def spent_s(self, beside: Mapping[int, float] | None = None) -> float:
-        """Seconds that the finished trials had their devices for (see `SpentTime`)."""
+        """Seconds that the trials had their devices for, whatever came of it. `beside` are seconds,
+        by trial number, of trials that may not be stored yet: each counts once.
+        """
         with self._engine.connect() as connection:
-            return self.spent.seconds(connection, beside)
+            took = self._times.seconds(connection, self._mine)
+            stored = {e.trial_number for e in self._times.of(connection, self._mine).values()}
+        return took + sum(s for number, s in (beside or {}).items() if number not in stored)
 
     # -- a claim's row -----------------------------------------------------------------------------
 
@@ -193,14 +211,29 @@ class Ledger(Queue[Claim, Claim]):
 
     def _lock_to_claim(self, connection: Connection) -> None:
         """Optuna's row of the study as well, so that who asks Optuna itself gets another number."""
+        connection.execute(self._locks)
+
+    @functools.cached_property
+    def _locks(self) -> Select[Any]:
         mine = studies.c.study_id == self._study_id
         both = optuna_rows.beside_study(studies, studies.c.study_id)
-        connection.execute(
-            select(studies.c.study_id).select_from(both).where(mine).with_for_update()
-        )
+        return select(studies.c.study_id).select_from(both).where(mine).with_for_update()
 
     def _looked_at(self) -> Sequence[Label[Any]]:
-        return [*budget_columns(self._study_id), *optuna_rows.numbers(self._study_id)]
+        c = work.alias("numbered").c
+
+        def end(which: Literal["min", "max"], state: str) -> Label[Any]:
+            """Of the numbers in this state: one look into the index."""
+            mine = (c.study_id == self._study_id) & (c.kind == self.kind) & (c.state == state)
+            query = select(getattr(func, which)(c.trial_number)).where(mine)
+            return query.scalar_subquery().label(f"{which}_{state}")
+
+        return [
+            *budget_columns(self._study_id),
+            *optuna_rows.numbers(self._study_id),
+            end("min", "waiting"),
+            *(end("max", state) for state in _LIVING),
+        ]
 
     def _take(
         self, connection: Connection, worker: str, token: str, seen: Row[Any]
@@ -210,88 +243,96 @@ class Ledger(Queue[Claim, Claim]):
         """
         counts = self._counts(connection, seen)
         full = counts.running + counts.finished >= counts.budget
-        if counts.ended_early or full or not self.spent.pays(connection, seen, worker):
+        if counts.ended_early or full:
             return None
-        taken = None
-        if seen.waiting is not None:
-            taken = optuna_rows.take_waiting(connection, self._study_id)
-        made = taken or optuna_rows.create_running(connection, self._study_id, seen)
-        trial_id, number = made
-        claim_id = self._insert_claim(
-            connection,
-            token=token,
-            worker=worker,
-            state="running",
-            trial_id=trial_id,
-            trial_number=number,
-        )
-        return Claim(claim_id, token, trial_id, number)
-
-    def _insert_claim(self, connection: Connection, **values: Any) -> int:
+        hours = self._hours(seen.policy)
+        if hours is not None and not hours.may_claim(connection, worker):
+            return None
+        waits = seen.min_waiting is not None
+        if waits or (seen.waiting is not None and self._adopt(connection)):
+            return self._take_waiting(connection, worker, token)
+        number = _next_number(seen)
+        trial_id = optuna_rows.create_running(connection, self._study_id, number)
+        made = {"trial_id": trial_id, "trial_number": number, "token": token, "worker": worker}
         inserted = connection.execute(
-            insert(claims).values(
+            insert(work).values(
                 study_id=self._study_id,
+                kind=self.kind,
+                state="running",
                 claimed_at=database_now(),
                 leased_until=self._renewed(),
-                told=False,
-                **values,
+                **made,
             )
         )
-        return optuna_rows.primary_key(inserted)
+        return Claim(optuna_rows.primary_key(inserted), token, number, trial_id)
+
+    def _adopt(self, connection: Connection) -> bool:
+        """Let the trials wait here that wait in Optuna's queue; False where all are known."""
+        known = select(work.c.trial_id).where(self._mine)
+        enqueued = optuna_rows.waiting(connection, self._study_id, known)
+        if enqueued:
+            rows = [_waits(self._study_id, e.trial_id, e.number, e.params) for e in enqueued]
+            connection.execute(insert(work), rows)
+        return bool(enqueued)
+
+    def _take_waiting(self, connection: Connection, worker: str, token: str) -> Claim:
+        c = work.c
+        waits = self._mine & (c.state == "waiting")
+        first = select(c.work_id, c.trial_id, c.trial_number).where(waits)
+        row = connection.execute(first.order_by(c.trial_number).limit(1)).one()
+        self._begin(connection, row.work_id, worker, token)
+        optuna_rows.run(connection, self._study_id, row.trial_id, row.trial_number)
+        return Claim(row.work_id, token, row.trial_number, row.trial_id)
 
     def _read(self, row: Row[Any]) -> Claim:
-        return Claim(row.claim_id, row.token, row.trial_id, row.trial_number)
-
-    def _held_by(self, ticket: Claim) -> ColumnElement[bool]:
-        return (claims.c.claim_id == ticket.claim_id) & (claims.c.token == ticket.token)
+        return Claim(row.work_id, row.token, row.trial_number, row.trial_id)
 
     def _work_of(self, row: Row[Any]) -> str:
         return f"trial {row.trial_number}"
 
-    def _keep_late(self, ticket: Claim, result: str) -> None:
-        ended = claims.c.state.in_(("lost", "returned")) & claims.c.result.is_(None)
-        mine = self._held_by(ticket) & ended
-        with self._engine.begin() as connection:
-            connection.execute(update(claims).where(mine).values(result=result))
-
-    def _end(self, connection: Connection, row: Row[Any], state: str) -> int:
-        mine = claims.c.claim_id == row.claim_id
-        connection.execute(update(claims).where(mine).values(state=state))
-        lost = (claims.c.trial_id == row.trial_id) & (claims.c.state == "lost")
-        query = select(func.count()).select_from(claims).where(lost)
-        return connection.execute(query).scalar_one()
-
     def _put_back(self, connection: Connection, row: Row[Any]) -> None:
         optuna_rows.put_back(connection, row.trial_id)
 
-    def _set_aside(self, connection: Connection, row: Row[Any], result: str) -> None:
-        self._insert_claim(
-            connection,
-            token=uuid.uuid4().hex,
-            worker=_SET_ASIDE_BY,
-            state="finished",
-            trial_id=row.trial_id,
-            trial_number=row.trial_number,
-            result=result,
-        )
-
     # -- what only trials have: parameters, strays, and Optuna to be told --------------------------
+
+    def enqueue(
+        self, params: Mapping[str, Value], held: Mapping[str, Value], notes: Mapping[str, Any]
+    ) -> None:
+        """Let a configuration wait for a worker. `held` is what Optuna's tables have of it, `notes`
+        are where it comes from (see `ORIGINS`).
+        """
+        with self._engine.begin() as connection:
+            self._lock_to_claim(connection)
+            number = _next_number(self._look(connection, ""))
+            enqueue(connection, self._study_id, number, params, held, notes)
+
+    def asked(self, claim: Claim) -> Attempt | None:
+        """The claimed attempt, with what it is to be run with; None when the lease was lost."""
+        query = select(work).where(self._held_by(claim) & self._running)
+        with damage_named(self._engine, self._study_id), self._engine.connect() as connection:
+            found = read_rows(ATTEMPTS, work, connection.execute(query).all())
+        return found[0] if found else None
 
     def write_parameters(
         self,
         claim: Claim,
-        parameters: Mapping[str, Any],
+        parameters: Mapping[str, Value],
         distributions: Mapping[str, BaseDistribution],
+        notes: Mapping[str, Any],
     ) -> bool:
         """Record what the trial is run with, all at once; False when the lease was lost meanwhile.
+        Of the notes Optuna knows: those of origins since it was enqueued, the sampler's by itself.
 
         Under the token, so that a worker that was frozen while asking cannot change a trial that
         another runs by now.
         """
+        assert claim.trial_id is not None, "a run has its parameters"
+        written = {"params": json.dumps(dict(parameters)), "notes": json.dumps(dict(notes))}
+        held = self._held_by(claim) & self._running
         with self._engine.begin() as connection:
-            if self._running_row(connection, claim) is None:
+            if connection.execute(update(work).where(held).values(written)).rowcount != 1:
                 return False
-            optuna_rows.write_parameters(connection, claim.trial_id, parameters, distributions)
+            optuna_rows.set_parameters(connection, claim.trial_id, parameters, distributions)
         return True
 
     def return_strays(self) -> int:
@@ -301,8 +342,8 @@ class Ledger(Queue[Claim, Claim]):
         study's queue, such as the default configuration. A trial that another program made for
         itself is left to it.
         """
-        mine = select(claims.c.trial_id).where(self._mine & claims.c.trial_id.is_not(None))
-        held = mine.where(claims.c.state.in_(("running", "finished")))
+        mine = select(work.c.trial_id).where(self._mine)
+        held = mine.where(work.c.state.in_(("running", "finished")))
         with self._engine.begin() as connection:
             self._lock(connection)  # so that no claim is being made
             return optuna_rows.put_back_strays(connection, self._study_id, held, mine)
@@ -315,12 +356,26 @@ class Ledger(Queue[Claim, Claim]):
             while self._tell_one(self._untold):
                 pass
 
-    def _settle_own(self, ticket: Claim) -> None:
-        self._tell_one(self._untold & (claims.c.claim_id == ticket.claim_id))
+    def _record(self, ticket: Ticket, result: TrialResult, text: str) -> bool:
+        """With what Optuna is told, in one transaction. Where that fails, as it does when somebody
+        else holds Optuna's row, by itself: a result waits for nobody.
+        """
+        assert isinstance(ticket, Claim), "a trial is held by its claim"
+        assert ticket.trial_id is not None
+        held = self._held_by(ticket) & self._running
+        told = update(work).where(held).values(told=True, **ended_with(text))
+        try:
+            with self._engine.execution_options(**{DURABLE: True}).begin() as connection:
+                if connection.execute(told).rowcount != 1:
+                    return False
+                optuna_rows.tell(connection, ticket.trial_id, result)
+        except DBAPIError:
+            return super()._record(ticket, result, text)
+        return True
 
     @property
     def _untold(self) -> ColumnElement[bool]:
-        return self._mine & (claims.c.state == "finished") & claims.c.told.is_(False)
+        return self._mine & (work.c.state == "finished") & work.c.told.is_(False)
 
     def _tell_one(self, due: ColumnElement[bool]) -> bool:
         """Tell the first result of these that nobody else is telling; False where there is none.
@@ -328,42 +383,37 @@ class Ledger(Queue[Claim, Claim]):
         After an outage hundreds of workers store results at once. Each telling all of them would
         wait for all the others.
         """
-        query = select(claims).where(due).limit(1).with_for_update(skip_locked=True)
+        query = select(work).where(due).limit(1).with_for_update(skip_locked=True)
         with self._engine.begin() as connection:
             row = connection.execute(query).first()
             if row is None:
                 return False
             with damage_named(self._engine, self._study_id):
-                (attempt,) = read_rows(ATTEMPTS, claims, [row])
+                (attempt,) = read_rows(ATTEMPTS, work, [row])
                 assert attempt.result is not None, "it has finished"
                 optuna_rows.tell(connection, row.trial_id, attempt.result)
-            connection.execute(
-                update(claims).where(claims.c.claim_id == row.claim_id).values(told=True)
-            )
+            connection.execute(update(work).where(work.c.work_id == row.work_id).values(told=True))
         return True
 
     # -- the record --------------------------------------------------------------------------------
 
     def earlier_attempts(self, claim: Claim) -> int:
         """How often the claim's trial was handed back, or its worker lost, before."""
-        mine = self._mine & (claims.c.trial_id == claim.trial_id)
-        ended = claims.c.state.in_(("returned", "lost"))  # few, and found by the index
+        mine = self._mine & (work.c.trial_number == claim.trial_number)
+        ended = work.c.state.in_(("returned", "lost"))  # few, and found by the index
         with self._engine.connect() as connection:
             return connection.execute(
-                select(func.count()).select_from(claims).where(mine & ended)
+                select(func.count()).select_from(work).where(mine & ended)
             ).scalar_one()
 
     def attempts(self, trial_number: int) -> tuple[Attempt, ...]:
         """Everyone's go at a trial, the first first,
         with the results that came too late to count.
         """
-        query = (
-            select(claims)
-            .where(self._mine & (claims.c.trial_number == trial_number))
-            .order_by(claims.c.claim_id)
-        )
+        of_it = self._mine & (work.c.trial_number == trial_number) & (work.c.state != "waiting")
+        query = select(work).where(of_it).order_by(work.c.work_id)
         with damage_named(self._engine, self._study_id), self._engine.connect() as connection:
-            found = read_rows(ATTEMPTS, claims, connection.execute(query).all())
+            found = read_rows(ATTEMPTS, work, connection.execute(query).all())
             for each in found:
                 _ = each.result  # read now, while it can be said whose it is
             return tuple(found)
@@ -389,50 +439,32 @@ class Stint:
     stopped_by: str | None
 
 
-def _took_s(recorded: Recorded) -> float | None:
-    """How long a worker had a trial: with all its seeds
-    and repeated runs, where that was recorded.
-    """
-    if recorded.attempt_s is not None:
-        return recorded.attempt_s
-    return None if recorded.total_s is None else recorded.total_s + (recorded.suggest_s or 0.0)
-
-
 def stints(engine: Engine, study_id: int, *, trial_number: int | None = None) -> tuple[Stint, ...]:
     """Who was at the trials of a study, or at one of them, in order.
 
-    When one ended is not recorded. That of a finished one follows from what it took in all; of a
-    returned or lost one it is known only that its lease had not run out, nor had its worker claimed
+    Of a lost one it is known only that its lease had not run out, nor had its worker claimed
     another trial.
 
     Raises:
         StorageError: a row of the study is damaged.
     """
-    c = claims.c
-    query = select(claims).where(c.study_id == study_id).order_by(c.claim_id)
+    query = select(work).where(ATTEMPTED & (work.c.study_id == study_id)).order_by(work.c.work_id)
     with engine.connect() as connection:
         now = float(connection.execute(select(database_now())).scalar_one())
         rows = connection.execute(query).all()
     next_claim: dict[str, float] = {}
     found = []
-    leases = [row.leased_until for row in rows]
     with damage_named(engine, study_id):
-        attempts = read_rows(ATTEMPTS, claims, rows)
-        for each in attempts:
-            _ = each.result  # read now, while it can be said whose it is
-    for row, leased_until in zip(reversed(attempts), reversed(leases), strict=True):
-        recorded = row.result.recorded if row.result is not None else Recorded()
-        took = _took_s(recorded)
-        if row.state == "running":
-            ended = now
-        else:
-            known = leased_until if took is None else row.claimed_at + took
-            ended = min(known, next_claim.get(row.worker, now), now)
-        if recorded.set_aside:
-            continue  # our own word on a trial whose workers were lost, not a worker's time
-        next_claim[row.worker] = row.claimed_at
-        if trial_number in (None, row.trial_number):
-            began, ended = row.claimed_at, max(float(ended), row.claimed_at)
-            how = recorded.stopped_by
-            found.append(Stint(row.trial_number, row.worker, row.state, began, ended, how))
+        for row in reversed(read_rows(ATTEMPTS, work, rows)):
+            recorded = row.result.recorded if row.result is not None else Recorded()
+            if recorded.set_aside:
+                continue  # our own word on a trial whose workers were lost, not a worker's time
+            began, ended = row.claimed_at, now if row.ended_at is None else row.ended_at
+            if row.state == "lost":
+                ended = min(ended, row.leased_until)
+            ended = max(began, min(ended, next_claim.get(row.worker, now)))
+            next_claim[row.worker] = began
+            if trial_number in (None, row.trial_number):
+                how = recorded.stopped_by
+                found.append(Stint(row.trial_number, row.worker, row.state, began, ended, how))
     return tuple(reversed(found))

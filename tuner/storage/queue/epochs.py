@@ -40,20 +40,20 @@ class EpochTable:
         self._engine = engine
         self._study_id = study_id
 
-    def write(self, trial_number: int, claim_id: int, rows: Sequence[EpochRow]) -> None:
+    def write(self, trial_number: int, work_id: int, rows: Sequence[EpochRow]) -> None:
         """Add `rows`. Writing them again, after a commit whose answer was lost, changes nothing."""
         if not rows:
             return
         try:
-            self._write(trial_number, claim_id, rows)
+            self._write(trial_number, work_id, rows)
         except (
             IntegrityError
         ):  # somebody delivered the same at this moment: by now they are there, to be replaced
-            self._write(trial_number, claim_id, rows)
+            self._write(trial_number, work_id, rows)
 
-    def _write(self, trial_number: int, claim_id: int, rows: Sequence[EpochRow]) -> None:
-        fixed = {"study_id": self._study_id, "trial_number": trial_number, "claim_id": claim_id}
-        of_this = (epochs.c.study_id == self._study_id) & (epochs.c.claim_id == claim_id)
+    def _write(self, trial_number: int, work_id: int, rows: Sequence[EpochRow]) -> None:
+        fixed = {"study_id": self._study_id, "trial_number": trial_number, "work_id": work_id}
+        of_this = (epochs.c.study_id == self._study_id) & (epochs.c.work_id == work_id)
         with self._engine.begin() as connection:
             for repeat in {row.repeat for row in rows}:
                 again = [row.epoch for row in rows if row.repeat == repeat]
@@ -71,10 +71,10 @@ class EpochTable:
             StorageError: an epoch is damaged.
         """
         of_this = (epochs.c.study_id == self._study_id) & (epochs.c.trial_number == trial_number)
-        latest = select(func.max(epochs.c.claim_id)).where(of_this).scalar_subquery()
+        latest = select(func.max(epochs.c.work_id)).where(of_this).scalar_subquery()
         query = (
             select(epochs)
-            .where(of_this & (epochs.c.claim_id == latest))
+            .where(of_this & (epochs.c.work_id == latest))
             .order_by(epochs.c.repeat, epochs.c.epoch)
         )
         with self._engine.connect() as connection:
@@ -96,7 +96,7 @@ class EpochTable:
         ]
         query = (
             select(mine.c.trial_number, mine.c.repeat, func.max(mine.c.epoch))
-            .join(theirs, and_(*same, theirs.c.claim_id < mine.c.claim_id))
+            .join(theirs, and_(*same, theirs.c.work_id < mine.c.work_id))
             .where(of_these)
             .group_by(mine.c.trial_number, mine.c.repeat)
         )
@@ -110,7 +110,7 @@ class EpochTable:
         c = epochs.c
         of_these = (c.study_id == self._study_id) & c.trial_number.in_(list(trial_numbers))
         latest = (
-            select(c.trial_number, func.max(c.claim_id).label("claim_id"))
+            select(c.trial_number, func.max(c.work_id).label("work_id"))
             .where(of_these)
             .group_by(c.trial_number)
             .subquery()
@@ -119,7 +119,7 @@ class EpochTable:
             select(epochs)
             .join(
                 latest,
-                (c.trial_number == latest.c.trial_number) & (c.claim_id == latest.c.claim_id),
+                (c.trial_number == latest.c.trial_number) & (c.work_id == latest.c.work_id),
             )
             .where(of_these)
             .order_by(c.trial_number, c.repeat, c.epoch)

@@ -8,23 +8,40 @@ token, and ends in one of three ways:
 - *lost*: the lease ran out, or the worker died. What loses its worker too often is set aside as
   failed: it may be what kills them.
 
-What a worker writes after it lost its lease is kept with what it held, and never counted.
+An attempt is a row of its own. When it ends without a result, the work waits again in another row.
+What a worker writes after it lost its lease is kept with its attempt, and never counted.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Engine, Label, Row, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Label,
+    Result,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from tuner.storage import schema
 from tuner.storage.dialects import DURABLE, database_now, database_started
 from tuner.storage.queue.roster import log_lost
 from tuner.storage.records import Counts, TrialResult, set_aside
+from tuner.storage.schema import PIECE, SAME_WORK, work
 
 # Leases: how long a worker may be silent, and when what it held is taken back. Of trials and of
 # verification runs.
@@ -44,24 +61,35 @@ HEARTBEATS_PER_LEASE = 6
 """A worker renews its lease this often before it would run out."""
 
 
+SET_ASIDE_BY = "tuner"
+"""The worker of a result that is nobody's."""
+
+
+class Ticket(Protocol):
+    """What it takes to renew a claim, to finish it, or to give it back."""
+
+    @property
+    def work_id(self) -> int: ...
+    @property
+    def token(self) -> str | None: ...
+
+
 Claimed = TypeVar("Claimed")
-Ticket_contra = TypeVar("Ticket_contra", contravariant=True)
 
 
-class Queue(ABC, Generic[Claimed, Ticket_contra]):
-    """Pieces of work in a table, each claimed by one worker at a time, each with one result.
+class Queue(ABC, Generic[Claimed]):
+    """Pieces of work of one kind, each claimed by one worker at a time, each with one result.
 
-    Of the table, the queue has the rows that `mine` selects. A claim gives what is `Claimed`; a
-    `Ticket` is enough to renew it, to finish it, or to give it back. The table has the columns
-    `state`, `token`, `worker`, `claimed_at`, `leased_until` and `result`, and `key` is its number.
+    Of the table of work, the queue has the rows of its kind whose study is one `of`. A claim gives
+    what is `Claimed`.
     """
 
-    def __init__(self, engine: Engine, key: Column[int], mine: ColumnElement[bool]) -> None:
+    kind: ClassVar[str]
+
+    def __init__(self, engine: Engine, of: ColumnElement[bool]) -> None:
         self._engine = engine
-        self._table = key.table
-        self._key = key
-        self._mine = mine
-        self._running: ColumnElement[bool] = self._table.c.state == "running"
+        self._mine = of & (work.c.kind == self.kind)
+        self._running: ColumnElement[bool] = work.c.state == "running"
         self._seen: tuple[float, Mapping[tuple[int, float], float]] = (0.0, {})
         self.lease_s = LEASE_S
         self.confirm_s = LEASE_S * CONFIRM_SHARE
@@ -90,7 +118,7 @@ class Queue(ABC, Generic[Claimed, Ticket_contra]):
         nobody would live to see its end. Whoever holds it renews it soon, to an end by the clock as
         it is now.
         """
-        c = self._table.c
+        c = work.c
         now, started = database_now(), database_started()
         fair = (c.claimed_at >= started) | (now - started >= self.restart_grace_s)
         set_back = c.leased_until > now + SET_BACK_LEASES * max(self.lease_s, LEASE_S)
@@ -108,14 +136,14 @@ class Queue(ABC, Generic[Claimed, Ticket_contra]):
         self._seen = (0.0, {})
         if now - looked_at > self.confirm_s:
             known = {}
-        query = select(self._key, self._table.c.leased_until).where(self._overdue())
+        query = select(work.c.work_id, work.c.leased_until).where(self._overdue())
         with self._engine.connect() as connection:
             rows: list[Any] = list(connection.execute(query))
         since = {(key, until): known.get((key, until), now) for key, until in rows}
         self._seen = (now, since)
         return [key for (key, _), at in since.items() if now - at >= self.confirm_s]
 
-    # -- what a table of work has of its own -------------------------------------------------------
+    # -- what a kind of work has of its own --------------------------------------------------------
 
     def _lock(self, connection: Connection) -> None:
         """Take what has to be locked before any row is, in every transaction alike."""
@@ -139,40 +167,14 @@ class Queue(ABC, Generic[Claimed, Ticket_contra]):
         """What a row that is claimed stands for."""
 
     @abstractmethod
-    def _held_by(self, ticket: Ticket_contra) -> ColumnElement[bool]:
-        """The row that was claimed with a ticket, under its token."""
-
-    @abstractmethod
     def _work_of(self, row: Row[Any]) -> str:
         """What a row is called in a log."""
 
-    def _at_the_end(self) -> dict[str, Any]:
-        """What else is noted with a result."""
-        return {}
-
-    @abstractmethod
-    def _keep_late(self, ticket: Ticket_contra, result: str) -> None:
-        """Keep a result whose lease was lost. The first one that is said of a token stays."""
-
-    @abstractmethod
-    def _end(self, connection: Connection, row: Row[Any], state: str) -> int:
-        """End a claim without a result; how often the work has lost its worker by now."""
-
-    @abstractmethod
     def _put_back(self, connection: Connection, row: Row[Any]) -> None:
-        """Let the work of a claim that ended wait again."""
-
-    @abstractmethod
-    def _set_aside(self, connection: Connection, row: Row[Any], result: str) -> None:
-        """Record a result that is nobody's, for work that nobody is to have again."""
-
-    def _settle_own(self, ticket: Ticket_contra) -> None:
-        """The same for one result, which was just recorded."""
+        """Tell whoever has to know of it that the work of a claim that ended waits again."""
 
     def settle(self) -> None:
-        """Tell whoever has to know of them the results that were recorded and not told yet: here
-        nobody, the record is all there is.
-        """
+        """Tell whoever has to know of them the results that were recorded and not told yet."""
 
     # -- a worker's path: claim, renew, finish or give back ----------------------------------------
 
@@ -198,60 +200,85 @@ class Queue(ABC, Generic[Claimed, Ticket_contra]):
         claim, all in one statement: others wait until this transaction is over. It is joined to the
         one row of `tuner_schema`, so that there is an answer where nothing is claimed.
         """
-        mine = self._mine & (self._table.c.token == token)
-        query = select(self._key.label("held"), *self._looked_at(), self._table)
-        return connection.execute(query.outerjoin_from(schema.schema, self._table, mine)).one()
+        rows: Result[Any] = connection.execute(self._look_query, {"asked": token})
+        return rows.one()
 
-    def renew(self, ticket: Ticket_contra) -> bool:
-        """Extend the lease; False when it was lost:
+    @functools.cached_property
+    def _look_query(self) -> Select[Any]:
+        """Made once: what it takes to make it, others would wait for."""
+        mine = self._mine & (work.c.token == bindparam("asked"))
+        query = select(work.c.work_id.label("held"), *self._looked_at(), work)
+        return query.outerjoin_from(schema.schema, work, mine)
+
+    def _begin(self, connection: Connection, work_id: int, worker: str, token: str) -> None:
+        """Let a row that waits be this worker's."""
+        claimed = {"state": "running", "token": token, "worker": worker}
+        connection.execute(
+            update(work)
+            .where(work.c.work_id == work_id)
+            .values(claimed_at=database_now(), leased_until=self._renewed(), **claimed)
+        )
+
+    def renew(self, ticket: Ticket, had_s: float = 0.0) -> bool:
+        """Extend the lease of what has had its device for so many seconds; False when it was lost:
         the worker must stop, its result would not count.
         """
-        return self._update_running(ticket, leased_until=self._renewed())
+        return self._update_running(ticket, leased_until=self._renewed(), had_s=had_s)
 
-    def finish(self, ticket: Ticket_contra, result: TrialResult) -> bool:
-        """Record the result under the token, then tell who has to know of it.
+    def finish(self, ticket: Ticket, result: TrialResult) -> bool:
+        """Record the result under the token.
 
         False when the lease was lost meanwhile: the result is kept with what was held, and nobody
         is told. May be called again with the same ticket, as after an outage that left open what
         was stored: it counts once.
         """
         text = result.to_json()
-        finished = self._update_running(
-            ticket, durable=True, state="finished", result=text, **self._at_the_end()
-        )
-        if not finished and not self._has_recorded(ticket, text):
+        if not self._record(ticket, result, text) and not self._has_recorded(ticket, text):
             self._keep_late(ticket, text)
             return False
-        self._settle_own(ticket)
         return True
 
-    def give_back(self, ticket: Ticket_contra) -> None:
-        """Return the work undone: the next claim gets it as it was,
-        and nothing is held against it.
+    def _record(self, ticket: Ticket, result: TrialResult, text: str) -> bool:
+        """Under the token, and on disk once this returns."""
+        del result
+        return self._update_running(ticket, durable=True, **ended_with(text))
+
+    def give_back(self, ticket: Ticket, had_s: float | None = None) -> None:
+        """Return the work undone: the next claim gets it as it was, and nothing is held against it.
+        It had its device for so many seconds; None: as many as its last life sign said.
         """
         with self._engine.begin() as connection:
             self._lock(connection)
             row = self._running_row(connection, ticket)
             if row is not None:
-                self._release(connection, row, state="returned")
+                self._release(connection, row, state="returned", had_s=had_s)
 
-    def _update_running(
-        self, ticket: Ticket_contra, *, durable: bool = False, **values: Any
-    ) -> bool:
+    def _held_by(self, ticket: Ticket) -> ColumnElement[bool]:
+        """The row that was claimed with a ticket, under its token."""
+        return (work.c.work_id == ticket.work_id) & (work.c.token == ticket.token)
+
+    def _update_running(self, ticket: Ticket, *, durable: bool = False, **values: Any) -> bool:
         held = self._held_by(ticket) & self._running
         with self._engine.execution_options(**{DURABLE: durable}).begin() as connection:
-            done = connection.execute(update(self._table).where(held).values(**values))
-            return done.rowcount == 1
+            return connection.execute(update(work).where(held).values(**values)).rowcount == 1
 
-    def _running_row(self, connection: Connection, ticket: Ticket_contra) -> Row[Any] | None:
+    def _running_row(self, connection: Connection, ticket: Ticket) -> Row[Any] | None:
         held = self._held_by(ticket) & self._running
-        return connection.execute(select(self._table).where(held).with_for_update()).first()
+        return connection.execute(select(work).where(held).with_for_update()).first()
 
-    def _has_recorded(self, ticket: Ticket_contra, result: str) -> bool:
-        held = self._held_by(ticket) & (self._table.c.state == "finished")
+    def _has_recorded(self, ticket: Ticket, result: str) -> bool:
+        held = self._held_by(ticket) & (work.c.state == "finished")
         with self._engine.connect() as connection:
-            stored = connection.execute(select(self._table.c.result).where(held))
+            stored = connection.execute(select(work.c.result).where(held))
             return stored.scalar_one_or_none() == result
+
+    def _keep_late(self, ticket: Ticket, result: str) -> None:
+        """Keep a result whose lease was lost. The first one that is said of a token stays."""
+        ended = work.c.state.in_(("lost", "returned")) & work.c.result.is_(None)
+        with self._engine.begin() as connection:
+            connection.execute(
+                update(work).where(self._held_by(ticket) & ended).values(result=result)
+            )
 
     # -- everybody's duty --------------------------------------------------------------------------
 
@@ -267,7 +294,7 @@ class Queue(ABC, Generic[Claimed, Ticket_contra]):
             lost = [(self._work_of(row), row.worker) for row in rows]
             log_lost(self._engine, lost)
         else:
-            theirs = self._mine & self._running & (self._table.c.worker == worker)
+            theirs = self._mine & self._running & (work.c.worker == worker)
             # By a plain look first: nearly always nothing is due, and claims need not wait for us.
             rows = self._take_back(theirs, state) if self._any(theirs) else ()
         self.settle()
@@ -277,13 +304,13 @@ class Queue(ABC, Generic[Claimed, Ticket_contra]):
         confirmed = self._confirmed()
         if not confirmed:
             return ()
-        due = self._overdue() & self._key.in_(confirmed)
+        due = self._overdue() & work.c.work_id.in_(confirmed)
         return self._take_back(due, state, skip_locked=True)
 
     def _take_back(
         self, due: ColumnElement[bool], state: str, *, skip_locked: bool = False
     ) -> Sequence[Row[Any]]:
-        query = select(self._table).where(due).with_for_update(skip_locked=skip_locked)
+        query = select(work).where(due).with_for_update(skip_locked=skip_locked)
         with self._engine.begin() as connection:
             self._lock(connection)  # before any claim, as whoever claims does
             rows = connection.execute(query).all()
@@ -292,19 +319,30 @@ class Queue(ABC, Generic[Claimed, Ticket_contra]):
         return rows
 
     def _any(self, condition: ColumnElement[bool]) -> bool:
-        query = select(self._key).where(condition).limit(1)
+        query = select(work.c.work_id).where(condition).limit(1)
         with self._engine.connect() as connection:
             return connection.execute(query).first() is not None
 
-    def _release(self, connection: Connection, row: Row[Any], *, state: str) -> None:
+    def _release(
+        self, connection: Connection, row: Row[Any], *, state: str, had_s: float | None = None
+    ) -> None:
         """End a claim without a result and put its work back,
         in the caller's transaction: both or neither.
         """
-        lost = self._end(connection, row, state)
+        ended: dict[str, Any] = {"state": state, "ended_at": database_now()}
+        if had_s is not None:
+            ended["had_s"] = had_s
+        connection.execute(update(work).where(work.c.work_id == row.work_id).values(ended))
+        query = select(func.count()).select_from(work)
+        lost = connection.execute(query.where(_same(row), work.c.state == "lost")).scalar_one()
+        again: dict[str, Any] = {each.name: row._mapping[each.name] for each in PIECE}  # noqa: SLF001
         if lost >= MAX_ATTEMPTS:
-            self._set_aside(connection, row, set_aside(lost).to_json())
-        else:
-            self._put_back(connection, row)
+            said = {"result": set_aside(lost).to_json(), "worker": SET_ASIDE_BY}
+            now = dict.fromkeys(("claimed_at", "leased_until", "ended_at"), database_now())
+            connection.execute(insert(work).values(again | said | now | {"state": "finished"}))
+            return
+        connection.execute(insert(work).values(again | {"state": "waiting"}))
+        self._put_back(connection, row)
 
     # -- how much there is -------------------------------------------------------------------------
 
@@ -314,13 +352,23 @@ class Queue(ABC, Generic[Claimed, Ticket_contra]):
 
     def results(self, worker: str) -> int:
         """How many results of `worker` count. Work that was set aside is nobody's."""
-        c = self._table.c
+        c = work.c
         theirs = self._mine & (c.worker == worker) & (c.state == "finished")
-        query = select(func.count()).select_from(self._table).where(theirs)
+        query = select(func.count()).select_from(work).where(theirs)
         with self._engine.connect() as connection:
             return connection.execute(query).scalar_one()
 
     def _by_state(self, connection: Connection) -> dict[str, int]:
-        state = self._table.c.state
+        state = work.c.state
         query = select(state, func.count()).where(self._mine).group_by(state)
         return {str(row[0]): int(row[1]) for row in connection.execute(query)}
+
+
+def ended_with(result: str) -> dict[str, Any]:
+    """The columns of an attempt that came to this result."""
+    return {"state": "finished", "result": result, "ended_at": database_now()}
+
+
+def _same(row: Row[Any]) -> ColumnElement[bool]:
+    """All attempts at the piece of work that a row is one of."""
+    return and_(*(each == getattr(row, each.name) for each in SAME_WORK))

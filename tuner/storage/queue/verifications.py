@@ -1,42 +1,40 @@
 """Runs that verify configurations on fresh seeds:
 planned whole, claimed one by one, each with one recorded result.
 
-A row is a run: its place in the plan, its lease while a worker has it, and at last its result. So
-there is no budget to keep exact, and a plan can be made again: what is there stays. What a worker
-writes after it lost its lease is kept beside the run. What all claims have in common: see
-`Queue`.
+A planned run waits in its place of the plan. So there is no budget to keep exact, and a plan can be
+made again: what is there stays. What all claims have in common: see `Queue`.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, Self
 
 from optuna.trial import TrialState
 from pydantic import Field, TypeAdapter, model_validator
-from sqlalchemy import ColumnElement, Connection, Engine, Row, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, func, insert, select, update
 
 from tuner.config import Value
 from tuner.errors import StudyGoneError
 from tuner.files.plain import Count, Label, Loose, read_json
 from tuner.record import Recorded
 from tuner.spec.ranges import ChoiceValue
-from tuner.storage.dialects import database_now
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.queue.gpu_hours import FinishedTimes, GpuHours
-from tuner.storage.queue.leased_queue import Queue
+from tuner.storage.queue.gpu_hours import DeviceTimes, GpuHours
+from tuner.storage.queue.leased_queue import MAX_ATTEMPTS, Queue
 from tuner.storage.records import (
+    Claim,
     Counts,
-    RunTicket,
     TrialResult,
     damage_named,
     from_text,
     read_rows,
 )
-from tuner.storage.schema import studies, verifications
+from tuner.storage.schema import RUN, studies, work
 
 # A verification run as a record and as a row.
 
@@ -55,11 +53,8 @@ Picks = dict[StudyName, dict[Literal["default", "time", "knee", "mql"], Count]]
 
 
 CONFIRMATION = "confirmation"
-"""The kind of a plan that tests what was recommended before."""
-
-ABLATION = "ablation"
-"""The kind of a plan that takes a recommendation apart; a plan by which something is chosen has no
-kind."""
+"""The kind of a plan that tests what was recommended before; one by which something is chosen has
+none."""
 
 
 class StoredFrozen(Loose):
@@ -101,21 +96,11 @@ class StoredFrozen(Loose):
         return list(dict.fromkeys(number for number in found if number is not None))
 
 
-class StoredAblation(Loose):
-    """What an ablation takes apart of one study, as it was when it was planned."""
-
-    trial: Count
-    recommended: dict[Label, ChoiceValue]
-    """The configuration of `trial`."""
-    default: dict[Label, ChoiceValue]
-
-
 class StoredPlan(Loose):
     """A session's design: how many seeds, when it may stop, and which trials it asks about."""
 
-    kind: Literal["confirmation", "ablation"] | None = None
+    kind: Literal["confirmation"] | None = None
     confirms: dict[StudyName, StoredFrozen] = Field(default_factory=dict)
-    ablates: dict[StudyName, StoredAblation] = Field(default_factory=dict)
     reference: StudyName | None = None
     """The group whose default's quality `at_level` asks for."""
     cut: dict[StudyName, Count] = Field(default_factory=dict)
@@ -152,22 +137,12 @@ def is_confirmation(plan: Mapping[str, Any]) -> bool:
     return plan.get("kind") == CONFIRMATION
 
 
-def is_ablation(plan: Mapping[str, Any]) -> bool:
-    """Whether a run of this plan takes a recommendation apart, and chooses nothing."""
-    return plan.get("kind") == ABLATION
-
-
 def cut_default(plan: Mapping[str, Any], study: str) -> int | None:
     """The default of a study that a confirmation holds others against although it is cut off; None
     where there is none.
     """
     found: int | None = plan.get("cut", {}).get(study)
     return found
-
-
-def stands_apart(plan: Mapping[str, Any]) -> bool:
-    """Whether a run of this plan chooses nothing, whichever its kind."""
-    return is_confirmation(plan) or is_ablation(plan)
 
 
 _PARAMS: TypeAdapter[dict[str, Value]] = TypeAdapter(dict[Label, ChoiceValue])
@@ -205,7 +180,7 @@ def plan_renamed(plan: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
     what was chosen stays known under its name.
     """
     changed = dict(plan)
-    for key in ("picks", CHOSEN_LATER, "confirms", "ablates", "cut"):
+    for key in ("picks", CHOSEN_LATER, "confirms", "cut"):
         if old in changed.get(key, {}):
             mine = changed[key][old]
             changed[key] = {
@@ -217,11 +192,6 @@ def plan_renamed(plan: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
 
 def _result(text: str | None) -> TrialResult | None:
     return TrialResult.from_json(text) if text else None
-
-
-def _late(text: str | None) -> tuple[TrialResult, ...]:
-    found = read_json(text or "{}").values()
-    return tuple(TrialResult.from_json(json.dumps(each)) for each in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,20 +214,27 @@ class PlannedRun:
 class VerificationRun(PlannedRun):
     """A planned run and what became of it. `result` is there once `state` is "finished"."""
 
-    run_id: int
+    work_id: int
     state: str
-    losses: int
     token: str | None
-    worker: str | None
+    worker: str
+    """Who has it, or had it last; empty where nobody has."""
     result: Annotated[TrialResult | None, from_text(_result)]
-    late: Annotated[tuple[TrialResult, ...], from_text(_late)] = ()
+    losses: int = 0
+    """How often its worker was lost."""
+    late: tuple[TrialResult, ...] = ()
     """Of workers that had lost their lease by then: for the record."""
 
     @property
-    def ticket(self) -> RunTicket:
+    def ticket(self) -> Claim:
         """Of a run that is claimed."""
         assert self.token is not None, "nobody has claimed this run"
-        return RunTicket(self.run_id, self.token)
+        return Claim(self.work_id, self.token, self.trial_number, None)
+
+    @property
+    def piece(self) -> tuple[int, int, int]:
+        """What all attempts at it have in common."""
+        return self.study_id, self.trial_number, self.seed
 
 
 RUNS = TypeAdapter(list[VerificationRun])
@@ -267,23 +244,26 @@ def run_row(run: PlannedRun) -> dict[str, Any]:
     """The row of a run that waits."""
     row = {each.name: getattr(run, each.name) for each in fields(PlannedRun)}
     texts = {name: json.dumps(row[name], sort_keys=True) for name in ("params", "plan")}
-    return row | texts | {"state": "waiting", "losses": 0}
+    return row | texts | {"kind": RUN, "state": "waiting", "worker": "", "result": None}
 
 
-def recorded_row(run: VerificationRun) -> dict[str, Any]:
-    """The row of a run that ended elsewhere, e.g.
-    in the database that a study was exported from.
+def recorded_rows(run: VerificationRun) -> list[dict[str, Any]]:
+    """The rows of a run that ended elsewhere, e.g. in the database that a study was exported from:
+    of each attempt that was lost, and of its result.
     """
     result = run.result.to_json() if run.result else None
-    ended = {name: getattr(run, name) for name in ("state", "losses", "worker")}
-    return run_row(run) | ended | {"result": result}
+    # What was lost as often as that is set aside: a file that says more makes no more rows of it.
+    lost = [run_row(run) | {"state": "lost"}] * min(run.losses, MAX_ATTEMPTS)
+    return [*lost, run_row(run) | {"state": run.state, "worker": run.worker, "result": result}]
 
 
-class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
+class Verifications(Queue[VerificationRun]):
     """The verification runs of some studies, which workers share, in the order of the plan.
 
     Of those `known` by name and time of making, work ends when one of them is deleted.
     """
+
+    kind = RUN
 
     def __init__(
         self,
@@ -293,10 +273,9 @@ class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
         known: Mapping[int, tuple[str, float]] | None = None,
         limits: Mapping[int, GpuHours] | None = None,
     ) -> None:
-        mine = verifications.c.study_id.in_(list(study_ids))
-        super().__init__(engine, verifications.c.run_id, mine)
+        super().__init__(engine, work.c.study_id.in_(list(study_ids)))
         self._known = known or {}
-        self._times = FinishedTimes()
+        self._times = DeviceTimes()
         self.limits = limits or {}
         """Of device time, by the number of the study; those that share one have the same."""
 
@@ -308,36 +287,48 @@ class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
 
         To be called by one process at a time (under the initialisation lock).
         """
-        c = verifications.c
+        c = work.c
         with self._engine.begin() as connection:
             rows = connection.execute(select(c.study_id, c.trial_number, c.seed).where(self._mine))
             there = {(row.study_id, row.trial_number, row.seed) for row in rows}
             new = [run for run in runs if (run.study_id, run.trial_number, run.seed) not in there]
             if new:
-                connection.execute(insert(verifications), [run_row(run) for run in new])
+                connection.execute(insert(work), [run_row(run) for run in new])
         return len(new)
 
     def runs(self) -> tuple[VerificationRun, ...]:
-        """All runs, in the order of the plan."""
-        query = (
-            select(verifications)
-            .where(self._mine)
-            .order_by(verifications.c.place, verifications.c.run_id)
-        )
+        """All runs, in the order of the plan, each with what its lost attempts left."""
+        query = select(work).where(self._mine).order_by(work.c.place, work.c.work_id)
         with self._engine.connect() as connection:
-            return tuple(self._read(row) for row in connection.execute(query).all())
+            attempts = [self._read(row) for row in connection.execute(query).all()]
+        losses: Counter[tuple[int, int, int]] = Counter()
+        late: dict[tuple[int, int, int], list[TrialResult]] = {}
+        found = []
+        for each in attempts:
+            if each.state not in ("lost", "returned"):
+                found.append(each)
+                continue
+            losses[each.piece] += each.state == "lost"
+            if each.result is not None:
+                late.setdefault(each.piece, []).append(each.result)
+        return tuple(
+            replace(run, losses=losses[run.piece], late=tuple(late.get(run.piece, ())))
+            if run.piece in losses
+            else run
+            for run in found
+        )
 
     def note(self, run: VerificationRun, plan: dict[str, Any]) -> None:
         """Replace what `run` keeps of its plan."""
-        mine = self._mine & (verifications.c.run_id == run.run_id)
+        mine = self._mine & (work.c.work_id == run.work_id)
         with self._engine.begin() as connection:
             connection.execute(
-                update(verifications).where(mine).values(plan=json.dumps(plan, sort_keys=True))
+                update(work).where(mine).values(plan=json.dumps(plan, sort_keys=True))
             )
 
     def waiting_plans(self) -> dict[str, dict[str, Any]]:
         """The plans of the sessions that have runs waiting."""
-        c = verifications.c
+        c = work.c
         query = (
             select(c.session, func.min(c.plan))
             .where(self._mine & (c.state == "waiting"))
@@ -346,40 +337,36 @@ class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
         with self._engine.connect() as connection:
             return {str(row[0]): read_plan(row[1]) for row in connection.execute(query)}
 
-    def skip_waiting(self, session: str, reason: str, *, look: int | None = None) -> int:
+    def skip_waiting(self, session: str, reason: str) -> int:
         """Take the runs of `session` that nobody has begun off the plan, for a `reason`. Returns
         how many.
-
-        `look` is after how many seeds its answer was clear, where that is why: the verdict rests
-        on those.
         """
-        waiting = (
-            self._mine & (verifications.c.session == session) & (verifications.c.state == "waiting")
-        )
-        recorded = Recorded(skipped=reason, look=look)
+        waiting = self._mine & (work.c.session == session) & (work.c.state == "waiting")
+        recorded = Recorded(skipped=reason)
         result = TrialResult(TrialState.WAITING, None, recorded).to_json()
         with self._engine.begin() as connection:
             done = connection.execute(
-                update(verifications).where(waiting).values(state="skipped", result=result)
+                update(work).where(waiting).values(state="skipped", result=result)
             )
             return int(done.rowcount)
 
     # -- how much there is -------------------------------------------------------------------------
 
     def spent_s(self, session: str, beside: Mapping[int, float] | None = None) -> float:
-        """Seconds that the finished runs of `session` had their devices for (`device_seconds`),
-        those of other studies in it included.
+        """Seconds that the runs of `session` had their devices for, whatever came of them, those of
+        other studies in it included.
 
         `beside` are seconds, by run, of those that have ended and may not be stored yet: each
         counts once.
         """
-        c = verifications.c
-        mine = c.session == session
+        mine = (work.c.kind == self.kind) & (work.c.session == session)
         with self._engine.connect() as connection:
-            of_it = set(connection.execute(select(c.run_id).where(mine)).scalars())
-            took = self._times.of(connection, c.run_id, mine)
-        more = (s for run, s in (beside or {}).items() if run in of_it - took.keys())
-        return sum(each.whole_s for each in took.values()) + sum(more)
+            spent = self._times.seconds(connection, mine)
+            if not beside:
+                return spent
+            of_it = set(connection.execute(select(work.c.work_id).where(mine)).scalars())
+            took = self._times.of(connection, mine)
+        return spent + sum(s for run, s in beside.items() if run in of_it - took.keys())
 
     def counts(self) -> Counts:
         """Runs: planned (without skipped ones), running and finished.
@@ -391,7 +378,7 @@ class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
             self._require_studies(connection)
             by_state = self._by_state(connection)
             unpaid = self._unpaid(connection, by_state)
-        planned = sum(count for state, count in by_state.items() if state != "skipped")
+        planned = sum(by_state.get(state, 0) for state in ("waiting", "running", "finished"))
         running, finished = by_state.get("running", 0), by_state.get("finished", 0)
         return Counts(planned, running, finished, unpaid=unpaid)
 
@@ -400,9 +387,9 @@ class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
         over = self._studies_of(lambda hours: hours.is_over(connection))
         if not over or not by_state.get("waiting"):
             return False
-        c = verifications.c
+        c = work.c
         paid = self._mine & (c.state == "waiting") & c.study_id.not_in(over)
-        return connection.execute(select(c.run_id).where(paid).limit(1)).first() is None
+        return connection.execute(select(c.work_id).where(paid).limit(1)).first() is None
 
     def _studies_of(self, which: Callable[[GpuHours], bool]) -> list[int]:
         """Those whose limit is one of these; each limit is asked once."""
@@ -430,72 +417,30 @@ class Verifications(Queue[VerificationRun, VerificationRun | RunTicket]):
         del seen
         self._require_studies(connection)
         unpaid = self._studies_of(lambda hours: not hours.may_claim(connection, worker))
-        c = verifications.c
+        c = work.c
         waiting = (
-            select(c.run_id)
+            select(c.work_id)
             .where(self._mine & (c.state == "waiting") & c.study_id.not_in(unpaid))
-            .order_by(c.place, c.run_id)
+            .order_by(c.place, c.work_id)
             .limit(1)
             .with_for_update(skip_locked=True)
         )
-        run_id = connection.execute(waiting).scalar_one_or_none()
-        if run_id is None:
+        work_id = connection.execute(waiting).scalar_one_or_none()
+        if work_id is None:
             return None
-        mine = c.run_id == run_id
-        claimed = {"state": "running", "token": token, "worker": worker}
-        connection.execute(
-            update(verifications)
-            .where(mine)
-            .values(claimed_at=database_now(), leased_until=self._renewed(), **claimed)
-        )
-        return self._read(connection.execute(select(verifications).where(mine)).one())
+        self._begin(connection, work_id, worker, token)
+        return self._read(connection.execute(select(work).where(c.work_id == work_id)).one())
 
     def _read(self, row: Row[Any]) -> VerificationRun:
         with damage_named(self._engine, row.study_id):
-            return read_rows(RUNS, verifications, [row])[0]
-
-    def _held_by(self, ticket: VerificationRun | RunTicket) -> ColumnElement[bool]:
-        c = verifications.c
-        return (c.run_id == ticket.run_id) & (c.token == ticket.token)
+            return read_rows(RUNS, work, [row])[0]
 
     def _work_of(self, row: Row[Any]) -> str:
         return f"the run of trial {row.trial_number} on seed {row.seed}"
-
-    def _at_the_end(self) -> dict[str, Any]:
-        return {"ended_at": database_now()}
-
-    def _keep_late(self, ticket: VerificationRun | RunTicket, result: str) -> None:
-        c = verifications.c
-        mine = c.run_id == ticket.run_id
-        with self._engine.begin() as connection:
-            query = select(c.token, c.late).where(mine).with_for_update()
-            stored = connection.execute(query).first()
-            if stored is None or stored.token == ticket.token:  # it has its one result already
-                return
-            late = {ticket.token: json.loads(result)} | json.loads(stored.late or "{}")
-            connection.execute(update(verifications).where(mine).values(late=json.dumps(late)))
-
-    def _end(self, connection: Connection, row: Row[Any], state: str) -> int:
-        losses = int(row.losses) + (state == "lost")
-        self._update(connection, row, losses=losses)
-        return losses
-
-    def _put_back(self, connection: Connection, row: Row[Any]) -> None:
-        self._update(connection, row, state="waiting", **_NOBODYS)
-
-    def _set_aside(self, connection: Connection, row: Row[Any], result: str) -> None:
-        ended = {"state": "finished", "result": result, "ended_at": database_now()}
-        self._update(connection, row, **ended, **_NOBODYS)
-
-    def _update(self, connection: Connection, row: Row[Any], **values: Any) -> None:
-        mine = verifications.c.run_id == row.run_id
-        connection.execute(update(verifications).where(mine).values(**values))
 
 
 def planned_seeds(engine: Engine) -> set[int]:
     """The seeds of all runs in the database, whatever they verify and whether they were made."""
     with engine.connect() as connection:
-        return {int(seed) for seed in connection.execute(select(verifications.c.seed)).scalars()}
-
-
-_NOBODYS: dict[str, Any] = {"token": None, "worker": None, "leased_until": None}
+        seeds = connection.execute(select(work.c.seed).where(work.c.kind == RUN).distinct())
+        return {int(seed) for seed in seeds.scalars()}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tuner.config import ModelShapes, RunConfig
 from tuner.data.windows import Batch, DeviceData
 from tuner.errors import TunerError
+from tuner.files.plain import in_json
 from tuner.training.inspection.host_waits import Waits, host_waits
 from tuner.training.own_term import named_faults, tried_term
 from tuner.training.step import Step
@@ -223,73 +224,47 @@ class Findings:
         Args:
             model: how the network was named.
         """
-        said = (
-            self._of_divergence(),
-            self._of_parameters(),
-            self._of_forecasts(),
-            self._of_inputs(),
-            self._of_others(),
-            self._of_waits(),
-            self._of_waits_not_looked_for(),
-        )
-        return tuple(f"{model}: {each}" for each in said if each)
+        return tuple(f"{model}: {said}" for said in self._said())
 
-    def _of_divergence(self) -> str:
-        if not self.diverged:
-            return ""
-        return f"{self.diverged}; begin with a lower learning_rate, or check its arithmetic"
-
-    def _of_parameters(self) -> str:
-        if not self.dead_parameters:
-            return ""
-        one = len(self.dead_parameters) == 1
-        return (
-            f"{'parameter' if one else 'parameters'} {_some(self.dead_parameters)} never "
-            f"{'gets' if one else 'get'} a gradient: no forecast depends on "
-            f"{'it' if one else 'them'}; use {'it' if one else 'them'} in forward, or leave "
-            f"{'it' if one else 'them'} out of the class"
-        )
-
-    def _of_forecasts(self) -> str:
-        if not self.constant_forecasts.count:
-            return ""
-        return (
-            f"{self.constant_forecasts} are the same for every window, and training does not "
-            "change them: check what the last layer returns for them"
-        )
-
-    def _of_inputs(self) -> str:
-        if not self.ignored_inputs:
-            return ""
-        one = len(self.ignored_inputs) == 1 and not self.ignored_inputs[0].endswith("s")
-        return (
-            f"{' and '.join(self.ignored_inputs)} {'changes' if one else 'change'} no forecast: "
-            "the network does not use what the task has; where that is not meant, use it in forward"
-        )
-
-    def _of_others(self) -> str:
-        if not self.moved_by_others:
-            return ""
-        return (
-            "a window's forecast depends on the others of its batch (it moved by "
-            f"{self.moved_by_others:.2g} among others): one that is forecast alone gets another; "
-            "where that is not meant, compute over the windows of a batch in training only"
-        )
-
-    def _of_waits(self) -> str:
-        if not self.waits.found:
-            return ""
-        one = len(self.waits.found) == 1
-        return (
-            f"{_some(self.waits.found, '; ')} {'waits' if one else 'wait'} for the GPU: such a "
-            "step cannot be captured as a CUDA graph, and runs more slowly; write it with "
-            "operations on tensors alone"
-        )
-
-    def _of_waits_not_looked_for(self) -> str:
-        if not self.waits.failed:
-            return ""
-        return f"what waits for a GPU could not be looked for: {self.waits.failed}"
+    def _said(self) -> Iterator[str]:
+        if self.diverged:
+            yield f"{self.diverged}; begin with a lower learning_rate, or check its arithmetic"
+        if self.dead_parameters:
+            one = len(self.dead_parameters) == 1
+            it = "it" if one else "them"
+            yield (
+                f"{'parameter' if one else 'parameters'} {_some(self.dead_parameters)} never "
+                f"{'gets' if one else 'get'} a gradient: no forecast depends on {it}; use {it} in "
+                f"forward, or leave {it} out of the class"
+            )
+        if self.constant_forecasts.count:
+            yield (
+                f"{self.constant_forecasts} are the same for every window, and training does not "
+                "change them: check what the last layer returns for them"
+            )
+        if self.ignored_inputs:
+            one = len(self.ignored_inputs) == 1 and not self.ignored_inputs[0].endswith("s")
+            yield (
+                f"{' and '.join(self.ignored_inputs)} {'changes' if one else 'change'} no "
+                "forecast: the network does not use what the task has; where that is not meant, "
+                "use it in forward"
+            )
+        if self.moved_by_others:
+            yield (
+                "a window's forecast depends on the others of its batch (it moved by "
+                f"{self.moved_by_others:.2g} among others): one that is forecast alone gets "
+                "another; where that is not meant, compute over the windows of a batch in training "
+                "only"
+            )
+        if self.waits.found:
+            one = len(self.waits.found) == 1
+            yield (
+                f"{_some(self.waits.found, '; ')} {'waits' if one else 'wait'} for the GPU: such a "
+                "step cannot be captured as a CUDA graph, and runs more slowly; write it with "
+                "operations on tensors alone"
+            )
+        if self.waits.failed:
+            yield f"what waits for a GPU could not be looked for: {self.waits.failed}"
 
 
 def _some(things: Sequence[object], comma: str = ", ") -> str:
@@ -375,12 +350,8 @@ class TermSeen:
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
-        return {
-            "term": self.name,
-            "value": self.value,
-            "weight": self.weight,
-            "gradient_reaches_the_network": self.reaches,
-        }
+        names = {"term": "name", "gradient_reaches_the_network": "reaches"}
+        return in_json(self, "value", "weight", **names)
 
     def in_words(self) -> str:
         """What was checked of it, for a person."""

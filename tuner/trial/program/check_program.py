@@ -8,7 +8,6 @@ first one, bit for bit, and every interval would be a point.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,9 +53,7 @@ class CheckedProgram:
         return tuple(found)
 
 
-def check_program(
-    definition: StudyDefinition, *, on_wait: Callable[[], None] = lambda: None
-) -> CheckedProgram:
+def check_program(definition: StudyDefinition) -> CheckedProgram:
     """Run the program of a study three times for a few epochs: its default configuration on two
     seeds, and another configuration on the first of them.
 
@@ -65,9 +62,9 @@ def check_program(
     """
     training = definition.training.but(max_epochs=min(EPOCHS, definition.training.max_epochs))
     short = dataclasses.replace(definition, training=training)
-    first, second = (_run(short, definition.defaults, seed, on_wait) for seed in SEEDS)
+    first, second = (_run(short, definition.defaults, seed) for seed in SEEDS)
     other = _elsewhere(definition)
-    third = None if other is None else _run(short, other, SEEDS[0], on_wait)
+    third = None if other is None else _run(short, other, SEEDS[0])
     return CheckedProgram(
         epochs=len(first.history),
         setup_s=first.setup_s,
@@ -78,10 +75,7 @@ def check_program(
 
 
 def _run(
-    definition: StudyDefinition,
-    hyperparameters: Hyperparameters,
-    seed: int,
-    on_wait: Callable[[], None],
+    definition: StudyDefinition, hyperparameters: Hyperparameters, seed: int
 ) -> ProgramTraining:
     program = definition.program
     assert program is not None, "it has one"
@@ -93,7 +87,7 @@ def _run(
         on_begun=lambda _earlier: None,
         on_epoch=lambda _record: None,
         should_stop=lambda: None,
-        on_wait=on_wait,
+        on_wait=lambda: None,
     )
     trial = told(definition, hyperparameters, study="check", number=0, seed=seed, earlier=Earlier())
     running = ProgramProcess(program.command, Path(program.folder), trial, None)
@@ -101,7 +95,7 @@ def _run(
         with running:
             training.follow(running)
     except ProgramError as error:
-        lines = running.last_printed()
+        lines = running.last_printed
         printed = f"; it printed: {' | '.join(lines)}" if lines else ""
         raise ProgramError(f"the program failed: {error}{printed}{missing_extra(lines)}") from None
     error_name = definition.objectives[1]

@@ -1,10 +1,15 @@
 """Runs a program and leaves nothing of it behind: a process between a worker and the program.
 
-`python -I -S program_guard.py LIFELINE FOLDER WORD...` starts the words as a program, and ends with
-its exit code; with 128 and the number of the signal that ended it, as shells do. All that the
+`python -I -S program_guard.py FOLDER MOST ASKED_S WORD...` starts the words as a program, and ends
+with its exit code; with 128 and the number of the signal that ended it, as shells do. All that the
 program started is killed then, wherever it hid: what loses its parent becomes this process's child.
-The same happens once the lifeline ends, which is when the worker closes it or dies; a byte in it
-says to ask the program to end (SIGTERM). The folder is removed last.
+The same happens once standard input ends, which is when the worker closes it or dies. A byte there
+says that the program shall stop: there is a file `stop` then, SIGTERM comes after ASKED_S, and the
+end after as long again. The folder is removed last.
+
+What the program reports, in the named pipe `report` of the folder, goes to standard output, each
+line behind the moment at which it came, whatever the worker is at then. What it prints is only
+counted: a line without a moment says that it is more than MOST bytes. The end of it goes to stderr.
 
 It needs nothing but Python itself, so that it is there within milliseconds, and has one thread.
 """
@@ -13,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import select
 import shutil
@@ -33,8 +39,15 @@ END_S = 10.0
 """What does not die within this is in the kernel's hands."""
 
 
+LINE_BYTES = 1 << 16
+"""Of one line; none that is meant is longer."""
+PENDING_BYTES = 8 << 20
+"""Of lines that came and are not taken yet: then the program waits, as with any full pipe."""
+KEPT_BYTES = 4096
+
+
 def main(words: Sequence[str]) -> int:
-    lifeline, folder, command = int(words[0]), words[1], list(words[2:])
+    folder, most, asked_s, command = words[0], int(words[1]), float(words[2]), list(words[3:])
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -42,15 +55,87 @@ def main(words: Sequence[str]) -> int:
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    program = _started(command)
+    # Open at both ends: who opens it to write never waits, and its end is never read.
+    report = os.open(f"{folder}/report", os.O_RDWR | os.O_NONBLOCK)
+    printed, prints = os.pipe()
+    program = _started(command, prints)
+    os.close(prints)
+    relay, code = Relay(report, printed, most), None
     try:
-        return _until_over(program, lifeline, woken)
+        code = _until_over(program, relay, woken, Path(folder, "stop"), asked_s)
     finally:
         _kill_all(program)
+        relay.take_rest()
+        while code is not None and relay.pending and (0 not in relay.wait([0]) or os.read(0, 1)):
+            pass  # until the worker has taken all, or hangs up
+        os.write(2, relay.last_printed)
         shutil.rmtree(folder, ignore_errors=True)
+    return 128 + signal.SIGKILL if code is None else code
 
 
-def _started(command: list[str]) -> int:
+class Relay:
+    """What the program reports, on its way to the worker, and the end of what it prints."""
+
+    def __init__(self, report: int, printed: int, most: int) -> None:
+        self.pending, self.last_printed = bytearray(), b""
+        self._report, self._printed, self._most = report, printed, most
+        self._count, self._rest, self._rest_came = 0, b"", 0.0
+        for each in (printed, 1):
+            os.set_blocking(each, False)
+
+    def wait(self, more: Sequence[int], for_s: float | None = None) -> Sequence[int]:
+        """Take in what comes, and pass on what is taken; which of `more` have something, too."""
+        reads = [*more, *([self._report] if len(self.pending) < PENDING_BYTES else [])]
+        reads += [self._printed] if self._printed >= 0 else []
+        ready = select.select(reads, [1] if self.pending else [], [], for_s)[0]
+        if self._report in ready:
+            self._take_reported()
+        if self._printed in ready:
+            self._take_printed()
+        if self.pending:  # at once: who kills this process takes along what it has kept
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):
+                del self.pending[: os.write(1, self.pending)]
+        return ready
+
+    def take_rest(self) -> None:
+        """Of a program that has ended: what is in the pipes, and a last line where only its end of
+        line is missing.
+        """
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._take_reported()
+        with contextlib.suppress(BlockingIOError):
+            while self._printed >= 0:
+                self._take_printed()
+        import json  # it takes some milliseconds
+
+        with contextlib.suppress(ValueError, RecursionError):
+            json.loads(self._rest)
+            self._add([self._rest], self._rest_came)
+
+    def _take_reported(self) -> None:
+        came = os.read(self._report, LINE_BYTES)
+        self._rest_came = time.perf_counter()
+        *lines, self._rest = (self._rest + came).split(b"\n")
+        if len(self._rest) > LINE_BYTES:  # the worker refuses it
+            lines, self._rest = [*lines, self._rest], b""
+        self._add(lines, self._rest_came)
+
+    def _add(self, lines: Sequence[bytes], moment: float) -> None:
+        for line in lines:
+            self.pending += b"%r %s\n" % (moment, line)
+
+    def _take_printed(self) -> None:
+        came = os.read(self._printed, 1 << 20)
+        if not came:  # all that could print have ended, or closed it
+            self._printed = -1
+        if self._count <= self._most < self._count + len(came):
+            self.pending += b"printed\n"
+        self._count += len(came)
+        self.last_printed = (self.last_printed + came)[-KEPT_BYTES:]
+
+
+def _started(command: list[str], prints: int) -> int:
     parent = os.getpid()
     program = os.fork()
     if program:
@@ -65,6 +150,8 @@ def _started(command: list[str]) -> int:
         signal.set_wakeup_fd(-1)
         for number in AS_USUAL:
             signal.signal(number, signal.SIG_DFL)
+        for mine, its in ((os.open(os.devnull, os.O_RDONLY), 0), (prints, 1), (prints, 2)):
+            os.dup2(mine, its)
         os.execvp(command[0], command)  # noqa: S606 - a shell is what must not read it
     except OSError as error:
         os.write(2, f"{command[0]} cannot be started: {error.strerror}\n".encode())
@@ -72,20 +159,31 @@ def _started(command: list[str]) -> int:
         os._exit(NOT_STARTED)
 
 
-def _until_over(program: int, lifeline: int, woken: int) -> int:
-    """The exit code of the program; that of a killed one where the lifeline ended."""
+def _until_over(program: int, relay: Relay, woken: int, stop: Path, asked_s: float) -> int | None:
+    """The exit code of the program, or of one that had to be ended; None where standard input ended
+    before.
+    """
+    signals, due = [signal.SIGTERM], math.inf
     while True:
-        ready = select.select([lifeline, woken], [], [])[0]
+        left = None if due == math.inf else max(0.0, due - time.monotonic())
+        ready = relay.wait([0, woken], left)
         if woken in ready:
             os.read(woken, 4096)
             code = _reaped(program)
             if code is not None:
                 return code
-        if lifeline in ready:
-            if not os.read(lifeline, 1):
+        if 0 in ready:
+            if not os.read(0, 1):
+                return None
+            with contextlib.suppress(OSError):
+                stop.touch()
+            due = time.monotonic() + asked_s
+        if time.monotonic() >= due:
+            if not signals:
                 return 128 + signal.SIGKILL
             with contextlib.suppress(OSError):
-                os.killpg(program, signal.SIGTERM)
+                os.killpg(program, signals.pop())
+            due += asked_s
 
 
 def _reaped(program: int) -> int | None:
@@ -109,7 +207,7 @@ def _kill_all(program: int) -> None:
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
             os.killpg(program, signal.SIGKILL)
-        for each in _descendants(os.getpid()):
+        for each in _children():
             with contextlib.suppress(OSError):
                 os.kill(each, signal.SIGKILL)
         try:
@@ -120,17 +218,14 @@ def _kill_all(program: int) -> None:
         time.sleep(0.005)
 
 
-def _descendants(ancestor: int) -> list[int]:
-    parents: dict[int, int] = {}
+def _children() -> list[int]:
+    """Of this process: those of a child too, once that was killed."""
+    found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name, in parentheses, may hold anything.
-            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
-    found: list[int] = []
-    last = [ancestor]
-    while last:
-        last = [pid for pid, parent in parents.items() if parent in last and pid not in found]
-        found += last
+            if int(entry.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(entry.parent.name))
     return found
 
 

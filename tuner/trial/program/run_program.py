@@ -237,7 +237,7 @@ def told(
     seed: int,
     earlier: Earlier,
 ) -> dict[str, Any]:
-    """What a program is told: docs/own-loops.md explains each key."""
+    """What a program is told: docs/own-loop.md explains each key."""
     training = definition.training
     last = earlier.epochs[-1] if earlier.epochs else None
     return {
@@ -334,7 +334,7 @@ class _Run:
                 self._guard = running.pid
                 training.follow(running)
         except ProgramError as error:
-            printed = running.last_printed()
+            printed = running.last_printed
             for line in printed:
                 _log.error("trial %d printed: %s", self.job.number, line)
             if not printed:

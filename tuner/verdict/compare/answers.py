@@ -9,21 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.files.plain import in_json
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import DEFAULT, labels
-from tuner.verdict.early_looks import compare_at
-from tuner.verdict.stats.effects import (
+from tuner.verdict.stats.intervals import (
     BETWEEN,
     MQL,
     SECONDS,
     Comparison,
     Effect,
     Question,
+    finite,
     questions,
     sample_name,
 )
-from tuner.verdict.stats.intervals import finite
-from tuner.verdict.stats.pairs import POWER
+from tuner.verdict.stats.pairs import POWER, judge
 from tuner.verdict.verified import Verified
 
 # Answers in words: one plain sentence for each question.
@@ -138,12 +138,8 @@ class Answer:
     sentence: str
 
     def as_dict(self) -> dict[str, Any]:
-        asked = self.comparison.question
         return {
-            "a": self.a,
-            "b": self.b,
-            "family": asked.family,
-            "sentence": self.sentence,
+            **in_json(self, "a", "b", "sentence", family="comparison.question.family"),
             "wall_clock_s": _effect(self.comparison.seconds),
             "test_mql": _effect(self.comparison.mql),
         }
@@ -208,31 +204,16 @@ def _judge(
     if not asked:
         return (), []
     involved = {name: ready[name] for q in asked for name in (q.a, q.b)}
-    designs = {
-        (run.session, tuple(run.plan.get("looks", ()))) for v in involved.values() for run in v.runs
-    }
-    looks = next(iter(designs))[1] if len(designs) == 1 else ()
-    if any(design[1] for design in designs) and not looks:
+    if any(run.plan.get("looks") for each in involved.values() for run in each.runs):
         why = (
-            "verifications that may stop early were made apart, so no verdict holds for all; "
-            "tuner verify them in one go"
+            "a verification that could stop early has no verdict; test what is recommended: tuner "
+            "verify --confirm"
         )
         return (), [why]
     margin = min(study.policy.counted_margin for study in studies)
-    look = _look(studies, next(iter(designs))[0], looks) if looks else None
-    return tuple(
-        _on_one_clock(each, studies)
-        for each in compare_at(involved, asked, look=look, looks=looks, margin=margin)
-    ), []
-
-
-def _look(studies: Sequence[StudySnapshot], session: str, looks: tuple[int, ...]) -> int:
-    """After how many seeds a design of several looks ended."""
-    for study in studies:
-        for run in study.runs:
-            if run.session == session and run.state == "skipped" and run.result:
-                return run.result.recorded.look or 0
-    return looks[-1]
+    samples = [each.sample() for each in involved.values()]
+    judged = judge(samples, asked, margin=margin)
+    return tuple(_on_one_clock(each, studies) for each in judged), []
 
 
 def _on_one_clock(answer: Comparison, studies: Sequence[StudySnapshot]) -> Comparison:
@@ -281,13 +262,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
         what: {name: finite(value) for name, value in found.as_estimate().items()}
         if found
         else None,
-        "level": effect.level,
-        "pairs": effect.pairs,
-        "p": effect.p,
-        "p_adjusted": effect.p_adjusted,
-        "tests": dict(effect.others),
-        "distinguishable": effect.claimed,
-        "surely_close": effect.within_margin,
-        "detectable": effect.detectable,
+        **in_json(effect, "level", "pairs", "p", "p_adjusted", "detectable"),
+        **in_json(effect, tests="others", distinguishable="claimed", surely_close="within_margin"),
         "no_verdict_because": effect.why_not or None,
     }

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tuner.config import LossTerm, TrainingSettings
-from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.comparable import refuse_other_clocks, refuse_other_windows
 from tuner.verdict.picks import choosing, picks_expected
+from tuner.verdict.verification_plan import refuse_unlike
 from tuner.verdict.verified import verified_in
 
 _SETTINGS = [name for name in TrainingSettings.model_fields if name != "backend"]
@@ -21,60 +20,41 @@ _SETTINGS = [name for name in TrainingSettings.model_fields if name != "backend"
 
 def refuse_different_data(studies: Sequence[StudySnapshot]) -> None:
     """Raises UsageError where figures could not mean the same thing."""
-    first = studies[0]
     for each in studies[1:]:
-        if each.definition.data_hash != first.definition.data_hash:
-            raise UsageError(
-                f"studies {first.name!r} ({first.definition.task_name}) and {each.name!r} "
-                f"({each.definition.task_name}) are on different data: their figures do not "
-                "compare; name studies of one task"
-            )
-        refuse_other_windows(
-            first.name, first.definition.mql_split, each.name, each.definition.mql_split
-        )
-        refuse_other_clocks(first.name, first.definition.clock, each.name, each.definition.clock)
+        refuse_unlike(studies[0], each, "name studies of one task")
 
 
 def differences(studies: Sequence[StudySnapshot]) -> list[str]:
     """One sentence for each thing that is not the same for all."""
-    found = [
-        _differ(studies, "Search budgets are unequal", lambda s: f"{s.finished} finished trials"),
-        _differ(
-            studies,
-            "Devices differ, so times do not compare",
-            lambda s: s.device_model or "none yet",
-        ),
-        _differ(studies, "Samplers differ", lambda s: s.policy.sampler),
-        _differ(
-            studies,
-            "Objectives of the search differ",
-            lambda s: " and ".join(s.definition.objectives),
-        ),
-        _differ(studies, "Seeds a trial differ", lambda s: s.definition.seeds_per_trial),
-        _differ(studies, "Backend policies differ", lambda s: s.definition.training.backend.value),
-        _differ(
-            studies,
-            "Backends that verification ran on differ",
-            lambda s: _used(s, lambda run: run.backend),
-        ),
-        _differ(studies, "PyTorch versions differ", _torch),
-        _differ(studies, "Picks were chosen from different fronts", _front),
-        _differ(studies, "Verification sessions differ: times were not interleaved", _sessions),
-    ]
-    found += [
-        _differ(studies, f"The setting {name} differs", lambda s, name=name: _setting(s, name))  # type: ignore[misc]
-        for name in _SETTINGS
-    ]
-    found += [_without_test(each) for each in studies]
-    found += [_disturbed(each) for each in studies]
-    found += [_seed_ignored(each) for each in studies]
+    each_has = [_facts(each) for each in studies]
+    found = [_differ(studies, what, [has[what] for has in each_has]) for what in each_has[0]]
+    for about in (_without_test, _disturbed, _seed_ignored):
+        found += [about(each) for each in studies]
     return [each for each in found if each]
 
 
-def _differ(
-    studies: Sequence[StudySnapshot], what: str, value: Callable[[StudySnapshot], Any]
-) -> str:
-    values = {each.name: value(each) for each in studies}
+def _facts(study: StudySnapshot) -> dict[str, Any]:
+    """What is said where the studies are not alike in it, and what it is of this one; None or empty
+    where that is not known.
+    """
+    definition = study.definition
+    facts = {
+        "Search budgets are unequal": f"{study.finished} finished trials",
+        "Devices differ, so times do not compare": study.device_model or "none yet",
+        "Samplers differ": study.policy.sampler,
+        "Objectives of the search differ": " and ".join(definition.objectives),
+        "Seeds a trial differ": definition.seeds_per_trial,
+        "Backend policies differ": definition.training.backend.value,
+        "Backends that verification ran on differ": _used(study, lambda run: run.backend),
+        "PyTorch versions differ": _used(study, lambda run: (run.versions or {}).get("torch")),
+        "Picks were chosen from different fronts": _front(study),
+        "Verification sessions differ: times were not interleaved": _sessions(study),
+    }
+    return facts | {f"The setting {name} differs": _setting(study, name) for name in _SETTINGS}
+
+
+def _differ(studies: Sequence[StudySnapshot], what: str, each_has: Sequence[Any]) -> str:
+    values = {each.name: has for each, has in zip(studies, each_has, strict=True)}
     known = {name: found for name, found in values.items() if found not in (None, "")}
     if len(set(known.values())) < 2:  # noqa: PLR2004 - a difference needs two
         return ""
@@ -116,10 +96,6 @@ def _front(study: StudySnapshot) -> str:
     )
 
 
-def _torch(study: StudySnapshot) -> str:
-    return _used(study, lambda run: (run.versions or {}).get("torch"))
-
-
 def _sessions(study: StudySnapshot) -> str:
     return "+".join(sorted({run.session[:8] for run in choosing(study.runs)}))
 
@@ -143,7 +119,9 @@ def _seed_ignored(study: StudySnapshot) -> str:
     for run in study.runs:
         if run.state == "finished" and run.result is not None:
             recorded = run.result.recorded
-            values[run.trial_number].append((recorded.named(_error(study)), recorded.val_loss))
+            values[run.trial_number].append(
+                (recorded.named(study.definition.objectives[1]), recorded.val_loss)
+            )
     same = [each for each in values.values() if len(each) > 1 and len(set(each)) == 1]
     if not same:
         return ""
@@ -151,7 +129,3 @@ def _seed_ignored(study: StudySnapshot) -> str:
         f"The program of {study.name} ignores its seed: {len(same[0])} fresh seeds gave the same "
         "values bit for bit, so its intervals say nothing."
     )
-
-
-def _error(study: StudySnapshot) -> str:
-    return study.definition.objectives[1]

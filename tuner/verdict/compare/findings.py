@@ -4,37 +4,42 @@ answers with their sentences, and what is missing for more.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tuner.files.plain import in_json
 from tuner.spec.objectives import axis_title
 from tuner.spec.pareto import Point, hypervolume, reference_point
-from tuner.study.group import names_by_group
 from tuner.study.results import baselines_of, in_words, loses
-from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.ablation import Ablation, ablation_of
-from tuner.verdict.compare.another_search import AnotherSearch, another_search_of
+from tuner.study.snapshot import StudySnapshot, names_by_group
 from tuner.verdict.compare.answers import KNEES, Answer, answer_all, resolution
 from tuner.verdict.compare.answers import levels as levels_of_intervals
-from tuner.verdict.compare.between import Standing, standings
-from tuner.verdict.compare.equal_quality import Level, levels_of
+from tuner.verdict.compare.between import AnotherSearch, Standing, another_search_of, standings
 from tuner.verdict.compare.fairness import differences, refuse_different_data
-from tuner.verdict.compare.registered import RegisteredLevel, groups_of, registered_levels
+from tuner.verdict.compare.registered import (
+    Level,
+    RegisteredLevel,
+    groups_of,
+    levels_of,
+    registered_levels,
+)
 from tuner.verdict.compare.rows import Row, rows_of
 from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
-from tuner.verdict.confirmed_words import about_test_split, confirmed_sentence
 from tuner.verdict.picks import picks_of
-from tuner.verdict.stats.effects import BETWEEN, WITHIN, sample_name
+from tuner.verdict.reasons import about_test_split, confirmed_sentence
 from tuner.verdict.stats.intervals import (
+    BETWEEN,
     LEAST_RUNS,
+    WITHIN,
     Interval,
-    in_json,
     percentile_interval,
     resampled_medians,
+    sample_name,
 )
 from tuner.verdict.verified import Verified, verified_in
 
@@ -62,15 +67,6 @@ def confirmed_of(studies: Sequence[StudySnapshot]) -> tuple[Confirmed, ...]:
                 Confirmed(confirmation=there, sentence=confirmed_sentence(there, name=name))
             )
     return tuple(found)
-
-
-def that_ended(confirmed: Sequence[Confirmed]) -> dict[str, Confirmation]:
-    """Of which all runs have finished, by their studies."""
-    return {
-        each.confirmation.study: each.confirmation
-        for each in confirmed
-        if each.confirmation.complete
-    }
 
 
 # How much of the plane each front of a comparison dominates, below one reference point for all of
@@ -109,37 +105,32 @@ def volumes_of(studies: Sequence[StudySnapshot]) -> tuple[list[Volume], Point | 
     kind.
     """
     medians = {study.name: _medians(study) for study in studies}
-    if all(medians.values()):
-        reference = reference_point(
-            [point for points in medians.values() for point in points.values()]
-        )
-        return [
-            Volume(
-                study=s.name,
-                variant=s.variant,
-                verified=True,
-                value=hypervolume(list(medians[s.name].values()), reference),
-                interval=_interval(s, list(medians[s.name]), reference),
-            )
-            for s in studies
-        ], reference
-    shown = [study for study in studies if study.results.front]
+    verified = all(medians.values())
+    shown = [study for study in studies if verified or study.results.front]
     if not shown:
         return [], None
-    reference = reference_point([point for study in shown for point in study.results.points])
-    return [
-        Volume(
-            study=s.name,
-            variant=s.variant,
-            verified=False,
-            value=hypervolume(s.results.points, reference),
-            interval=None,
-            mql_is=s.definition.objectives[1],
-            timings=len(s.results.complete),
-            contaminated=s.results.contaminated,
+    points = {name: list(mine.values()) for name, mine in medians.items()}
+    if not verified:
+        points = {study.name: study.results.points for study in shown}
+    reference = reference_point([point for mine in points.values() for point in mine])
+    volumes = []
+    for study in shown:
+        volume = Volume(
+            study=study.name,
+            variant=study.variant,
+            verified=verified,
+            value=hypervolume(points[study.name], reference),
+            interval=_interval(study, list(medians[study.name]), reference) if verified else None,
         )
-        for s in shown
-    ], reference
+        if not verified:
+            volume = dataclasses.replace(
+                volume,
+                mql_is=study.definition.objectives[1],
+                timings=len(study.results.complete),
+                contaminated=study.results.contaminated,
+            )
+        volumes.append(volume)
+    return volumes, reference
 
 
 def _medians(study: StudySnapshot) -> dict[int, Point]:
@@ -223,8 +214,6 @@ class Report:
     between: tuple[Standing, ...]
     confirmed: tuple[Confirmed, ...]
     another_search: tuple[AnotherSearch, ...]
-    ablations: tuple[Ablation, ...]
-    """Of the studies that have one."""
     without_network: tuple[str, ...]
     """What forecasts without a network come to, those first that do as well."""
     notes: tuple[str, ...]
@@ -248,12 +237,9 @@ class Report:
         return {
             **plain,
             "groups": [{"name": name, "studies": names} for name, names in groups],
-            "comparisons": [answer.as_dict() for answer in self.answers],
-            "hypervolume": [volume.as_dict() for volume in self.volumes],
-            "time_at_equal_quality": [level.as_dict() for level in self.levels],
-            "registered_levels": [level.as_dict() for level in self.registered],
+            **in_json(self, comparisons="answers", hypervolume="volumes"),
+            **in_json(self, time_at_equal_quality="levels", registered_levels="registered"),
             "between_variants": [each.as_dict() for each in self.between],
-            "ablations": {each.study: each.as_dict() for each in self.ablations},
             **in_json(self, *said),
         }
 
@@ -278,7 +264,8 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
     studies = [each for members in groups.values() for each in members]
     chosen = {study.name: picks_of(study) for study in studies}
     confirmed = confirmed_of(studies)
-    over = that_ended(confirmed)
+    ended = [each.confirmation for each in confirmed if each.confirmation.complete]
+    over = {each.study: each for each in ended}
     shown = over if pick is None else {}
     called, pick = pick or (CONFIRMED if shown else KNEE), pick or KNEE
     ready, missing = _ready(studies, chosen, pick, over)
@@ -300,7 +287,6 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
         between=between,
         confirmed=confirmed,
         another_search=another_search_of(groups),
-        ablations=tuple(filter(None, map(ablation_of, studies))),
         without_network=without_network(studies, rows),
         notes=tuple(_notes(studies, answers, confirmed)),
         resolution=resolution(

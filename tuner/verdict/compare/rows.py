@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.config import Value
+from tuner.files.plain import in_json
 from tuner.record import Recorded
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
@@ -50,20 +51,14 @@ class Row:
     """That something disturbed the timing of an unverified row, which nothing else stands for."""
 
     def as_dict(self) -> dict[str, Any]:
-        plain = {
-            each.name: getattr(self, each.name)
-            for each in dataclasses.fields(self)
-            if each.name not in ("figures", "columns", "search_runs")
+        names = [each.name for each in dataclasses.fields(self)]
+        if self.search_runs == 1:
+            names.remove("search_runs")
+        intervals = {
+            kind: {name: _plain(value) for name, value in getattr(self, kind).items()}
+            for kind in ("figures", "columns")
         }
-        if self.search_runs > 1:
-            plain["search_runs"] = self.search_runs
-        figures = {name: _plain(value) for name, value in self.figures.items()}
-        return plain | {
-            "params": dict(self.params),
-            "misses": dict(self.misses),
-            "figures": figures,
-            "columns": {name: _plain(value) for name, value in self.columns.items()},
-        }
+        return in_json(self, *names) | intervals
 
 
 def rows_of(

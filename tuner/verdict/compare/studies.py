@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.errors import UsageError
-from tuner.study.group import searches_of
 from tuner.study.snapshot import (
     STUDY,
     StudySnapshot,
     names_meant,
     opened_if_needed,
     says_which,
+    searches_of,
     snapshot_named,
 )
 from tuner.verdict.verification_plan import study_names

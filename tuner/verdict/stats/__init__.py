@@ -2,9 +2,6 @@
 
 `intervals`  medians with bootstrap intervals
 `permutation` tests of paired differences, the intervals that belong to them, and Holm's correction
-`sequential` looks at the data before its planned end, without spending more than the planned error
-`ranks`      how two scores rank the same things
-`effects`    what is asked of two configurations, and the record of what comes out
 `pairs`      configurations held against each other: effects, tests, what may be claimed
 `noninferiority`  whether one is no worse than another by more than a margin
 `searches`   variants held against each other, with whole searches as the unit

@@ -14,27 +14,27 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tuner.spec.margin import MARGIN
-from tuner.verdict.stats.effects import (
+from tuner.verdict.stats.intervals import (
+    LEAST_RUNS,
     MQL,
     SECONDS,
     TIME_MARGIN,
     Comparison,
     Effect,
+    Interval,
     Question,
     Sample,
 )
-from tuner.verdict.stats.intervals import LEAST_RUNS, Interval
 from tuner.verdict.stats.permutation import (
     ALPHA,
     holm,
     least_p,
-    paired_t_interval,
     paired_t_p,
     sign_flip_interval,
     sign_flip_p,
@@ -100,90 +100,6 @@ def _found(differences: np.ndarray, level: float) -> float:
     return float(np.mean((sums >= observed * (1 - 1e-12)).mean(axis=1) <= level))
 
 
-# Looks at the data before its planned end, without a greater chance of a false claim.
-
-
-FRACTIONS = (0.6, 0.8, 1.0)
-"""When a verification that may stop early looks: after these shares of its seeds."""
-_HALF_WIDTH = 8.0
-_STEP = 0.02
-
-
-def looks_for(seeds: int) -> tuple[int, ...]:
-    """After how many seeds to look, the last being all of them:
-    never before an interval is possible.
-    """
-    planned = {max(LEAST_RUNS, math.ceil(fraction * seeds)) for fraction in FRACTIONS[:-1]}
-    return (*sorted(look for look in planned if look < seeds), seeds)
-
-
-def spent(alpha: float, fraction: float) -> float:
-    """The error that may have been spent once `fraction` of the data is in; all of `alpha` at 1."""
-    from scipy.special import ndtr, ndtri
-
-    if fraction >= 1:
-        return alpha
-    return float(2 * ndtr(ndtri(alpha / 2) / math.sqrt(fraction)))
-
-
-@functools.lru_cache(maxsize=256)
-def nominal_levels(alpha: float, looks: tuple[int, ...]) -> tuple[float, ...]:
-    """At which level to test, two-sided, at each look (after so many seeds), so that all together
-    err with `alpha`.
-
-    One look is a fixed design: its level is `alpha`.
-    """
-    if len(looks) == 1:
-        return (alpha,)
-    from scipy.optimize import brentq
-    from scipy.special import ndtr
-
-    fractions = [look / looks[-1] for look in looks]
-    grid = np.arange(-_HALF_WIDTH, _HALF_WIDTH + _STEP / 2, _STEP)
-    density = _normal_density(grid)
-    """Of the standardised mean at the current look, for those that have not stopped before."""
-    levels: list[float] = []
-    before = 0.0
-    for index, fraction in enumerate(fractions):
-        if index:
-            density = _next_look(grid, density, fractions[index - 1], fraction)
-        target = spent(alpha, fraction) - before
-        excess = functools.partial(_excess, grid, density, target)
-        boundary = float(brentq(excess, 0.5, _HALF_WIDTH - 1))
-        levels.append(float(2 * ndtr(-boundary)))
-        density = np.where(np.abs(grid) < boundary, density, 0.0)
-        before += target
-    return tuple(levels)
-
-
-def _excess(grid: np.ndarray, density: np.ndarray, target: float, boundary: float) -> float:
-    """The mass beyond plus or minus `boundary` that is more than `target`."""
-    return _outside(grid, density, boundary) - target
-
-
-def _outside(grid: np.ndarray, density: np.ndarray, boundary: float) -> float:
-    """The mass beyond plus or minus `boundary`,
-    by linear interpolation of the cumulated density.
-    """
-    cumulated = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * _STEP)])
-    low, high = np.interp([-boundary, boundary], grid, cumulated)
-    return float(cumulated[-1] - (high - low))
-
-
-def _next_look(grid: np.ndarray, density: np.ndarray, at: float, then: float) -> np.ndarray:
-    """The density of the standardised mean at fraction `then`, from that at fraction `at`."""
-    share = math.sqrt(at / then)
-    spread = math.sqrt(1 - at / then)
-    kernel = _normal_density((grid[:, None] - share * grid[None, :]) / spread) / spread
-    result: np.ndarray = kernel @ density * _STEP
-    return result
-
-
-def _normal_density(z: np.ndarray) -> np.ndarray:
-    result: np.ndarray = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
-    return result
-
-
 @dataclass(frozen=True, slots=True)
 class _Test:
     """One test before the correction: paired differences,
@@ -194,24 +110,6 @@ class _Test:
     differences: np.ndarray
     a: Sample
     b: Sample
-
-
-@dataclass(frozen=True, slots=True)
-class _Design:
-    """How differences are tested: the test, its interval at a level,
-    and its level for a share of alpha.
-    """
-
-    test: Callable[[np.ndarray], float]
-    interval: Callable[[np.ndarray, float], tuple[float, float]]
-    level_of: Callable[[float], float]
-    least: Callable[[int], float]
-    """The least p that so many pairs can give."""
-    shift: Callable[[int, float], float]
-    """The mean difference, in standard deviations,
-    that so many pairs find at a level with `POWER`."""
-    margin: float
-    """How much of an MQL is too little to care about, relative."""
 
 
 def judge(
@@ -225,62 +123,21 @@ def judge(
         questions: which to hold against which; each family is corrected by itself.
         margin: how much of the other's MQL is too little to care about, relative.
     """
-    design = _Design(
-        sign_flip_p,
-        sign_flip_interval,
-        lambda share: ALPHA * share,
-        least_p,
-        sign_flip_shift,
-        margin,
-    )
-    return _judge(samples, questions, design)
-
-
-def judge_at_look(
-    samples: Iterable[Sample],
-    questions: Sequence[Question],
-    *,
-    look: int,
-    looks: tuple[int, ...],
-    margin: float = MARGIN,
-) -> tuple[Comparison, ...]:
-    """Answer `questions` at a look of a design that may stop early, after `look` seeds of
-    `looks[-1]` planned ones.
-
-    Student's paired t test decides (permutations of a few pairs cannot reach the small levels of an
-    early look), at the look's level of the design; Holm's steps use the designs of their shares of
-    alpha (Ye, Li, Liu and Yao, "A group-sequential Holm procedure with multiple primary endpoints",
-    Statistics in Medicine 32, 2013).
-    """
-    index = looks.index(look)
-
-    def level_of(share: float) -> float:
-        return nominal_levels(ALPHA * share, looks)[index]
-
-    design = _Design(paired_t_p, paired_t_interval, level_of, lambda _: 0.0, t_shift, margin)
-    return _judge(samples, questions, design)
-
-
-def _judge(
-    samples: Iterable[Sample], questions: Sequence[Question], design: _Design
-) -> tuple[Comparison, ...]:
     named = {sample.name: sample for sample in samples}
     tests = {
-        (q, objective): _test(q, objective, named, design)
+        (q, objective): _test(q, objective, named)
         for q in questions
         for objective in (SECONDS, MQL)
     }
     for family in {q.family for q in questions}:
-        _correct([key for key in tests if key[0].family == family], tests, design)
+        _correct([key for key in tests if key[0].family == family], tests, margin)
     return tuple(
         Comparison(question=q, seconds=tests[q, SECONDS].effect, mql=tests[q, MQL].effect)
         for q in questions
     )
 
 
-def _test(
-    question: Question, objective: str, named: Mapping[str, Sample], design: _Design
-) -> _Test:
+def _test(question: Question, objective: str, named: Mapping[str, Sample]) -> _Test:
     a, b = named[question.a], named[question.b]
     of_a, of_b = (a.seconds, b.seconds) if objective == SECONDS else (a.mql, b.mql)
     seeds = sorted(of_a.keys() & of_b.keys())
@@ -300,14 +157,14 @@ def _test(
         objective=objective,
         estimate=None,
         pairs=len(seeds),
-        p=design.test(differences),
+        p=others["permutation"],
         others=others,
     )
     return _Test(effect, differences, a, b)
 
 
 def _correct(
-    keys: Sequence[tuple[Question, str]], tests: dict[tuple[Question, str], _Test], design: _Design
+    keys: Sequence[tuple[Question, str]], tests: dict[tuple[Question, str], _Test], margin: float
 ) -> None:
     """Holm's steps over the tests of one family, and what follows for each effect.
 
@@ -320,32 +177,32 @@ def _correct(
     going_on, level = True, 0.0
     for rank, key in enumerate(sorted(tested, key=lambda key: tests[key].effect.p or 0.0)):
         if going_on:
-            level = design.level_of(1 / (len(tested) - rank))
+            level = ALPHA * (1 / (len(tested) - rank))
         found = tests[key]
-        estimate = _estimate(found, level, design)
+        estimate = _estimate(found, level)
         going_on = going_on and not estimate.covers(found.effect.nothing)
         effect = replace(found.effect, estimate=estimate, p_adjusted=adjusted[key], level=level)
         tests[key] = replace(
-            found, effect=_concluded(replace(found, effect=effect), design, rejected=going_on)
+            found, effect=_concluded(replace(found, effect=effect), margin, rejected=going_on)
         )
 
 
-def _estimate(found: _Test, level: float, design: _Design) -> Interval:
+def _estimate(found: _Test, level: float) -> Interval:
     """The mean difference with what the test does not exclude, seconds as ratios."""
     mean = float(found.differences.mean())
-    low, high = design.interval(found.differences, level)
+    low, high = sign_flip_interval(found.differences, level)
     if found.effect.objective == SECONDS:
         mean, low, high = (_ratio(value) for value in (mean, low, high))
     return Interval(mean, low, high, found.effect.pairs)
 
 
-def _concluded(found: _Test, design: _Design, *, rejected: bool) -> Effect:
+def _concluded(found: _Test, margin: float, *, rejected: bool) -> Effect:
     effect = found.effect
     estimate, level = effect.estimate, effect.level
     assert estimate is not None, "what was tested has an estimate"
     assert level is not None, "and was tested at a level"
     better, other = (found.a, found.b) if estimate.estimate < effect.nothing else (found.b, found.a)
-    out_of_reach = not rejected and design.least(effect.pairs) > level
+    out_of_reach = not rejected and least_p(effect.pairs) > level
     why = ""
     if rejected and better.misses > other.misses:
         why = (
@@ -358,22 +215,21 @@ def _concluded(found: _Test, design: _Design, *, rejected: bool) -> Effect:
             "verify with more seeds"
         )
     claimed = rejected and not why
-    close = _within(estimate, effect.objective, found.b, design.margin)
+    close = _within(estimate, effect.objective, found.b, margin)
     return replace(
         effect,
         claimed=claimed,
         within_margin=close,
-        decided=claimed or close,
         detectable=None
         if out_of_reach
-        else _detectable(found.differences, effect.objective, level, design),
+        else _detectable(found.differences, effect.objective, level),
         why_not=why,
     )
 
 
-def _detectable(differences: np.ndarray, objective: str, level: float, design: _Design) -> float:
+def _detectable(differences: np.ndarray, objective: str, level: float) -> float:
     """What the test finds at that level with `POWER`, by the spread of these differences (n,)."""
-    size = design.shift(len(differences), level) * float(np.std(differences, ddof=1))
+    size = sign_flip_shift(len(differences), level) * float(np.std(differences, ddof=1))
     return _ratio(size) if objective == SECONDS else size
 
 

@@ -98,8 +98,7 @@ def paired_t_p(differences: ArrayLike) -> float:
     """Two-sided p of Student's paired t test on `differences` (n,):
     a p below `sign_flip_p`'s least is possible.
 
-    It assumes that the differences are about normal. Needed where looks are taken before the
-    planned end.
+    It assumes that the differences are about normal.
     """
     from scipy import stats
 

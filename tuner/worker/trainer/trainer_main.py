@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import faulthandler
 import functools
@@ -19,18 +20,11 @@ from tuner.devices.gpu import nvml
 from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
+from tuner.files.child import end_with
 from tuner.spec.membership import seed_of_trial
 from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, survived
 from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, Heartbeat
-from tuner.worker.process import end_with
-from tuner.worker.trainer.messages import (
-    Data,
-    Ended,
-    Ready,
-    Refused,
-    StopByte,
-    Told,
-)
+from tuner.worker.trainer.trainer_process import Ended, StopByte, Told
 
 # The trainer's own side: data onto the device, then one training after the other, as ordered.
 
@@ -64,31 +58,29 @@ def main(words: Sequence[str], make_load: Callable[[], Load]) -> None:
 
 
 def serve(line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load) -> None:
-    """Until the worker hangs up."""
-    try:
-        with signed_in(lock_folder()), nvml():  # held open: each look at the device would open it
-            data = line.recv()
-            assert isinstance(data, Data), "the data comes first"
-            run_job = _loaded(data, line, stop, heartbeat, load)
-            while run_job is not None:
-                heartbeat.phase(IDLE)
-                _train(line.recv(), line, stop, heartbeat, run_job)
-    except (EOFError, ConnectionError):  # it is gone, or wants no more
-        pass
+    """Until the worker hangs up, or nothing more can be trained."""
+    with contextlib.suppress(EOFError, ConnectionError):  # it is gone, or wants no more
+        try:
+            with signed_in(lock_folder()), nvml():  # held open: each look would open it
+                run_job = _loaded(line, stop, heartbeat, load)
+                while run_job is not None:
+                    heartbeat.phase(IDLE)
+                    _train(line.recv(), line, stop, heartbeat, run_job)
+        except (DeviceLockError, TrainerLostError) as error:
+            line.send(error)
 
 
 def _loaded(
-    data: Data, line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load
+    line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load
 ) -> TrialRunner | None:
+    prepared, device = line.recv()
     try:
-        run_job = load(data.device, lambda: data.prepared, stop.is_set, heartbeat.phase)
-    except DeviceLockError as error:
-        line.send(Refused(str(error), locks=True))
-        return None
-    except Exception as error:  # noqa: BLE001 - the worker is told, and says it
-        line.send(Refused(str(error)))
-        return None
-    line.send(Ready(given_up=run_job is None))
+        run_job = load(device, lambda: prepared, stop.is_set, heartbeat.phase)
+    except DeviceLockError:
+        raise
+    except Exception as error:
+        raise TrainerLostError(str(error)) from error  # the worker is told, and says it
+    line.send(run_job is None)
     return run_job
 
 
@@ -123,14 +115,7 @@ def _train(
         should_stop=should_stop,
     )
     seed = seed_of_trial(job.number, root=job.seed_root) if job.seed is None else job.seed
-    try:
-        result = survived(run_job, job, seed=seed)
-    except DeviceLockError as error:
-        line.send(Refused(str(error), locks=True))
-        return
-    except TrainerLostError as error:
-        line.send(Refused(str(error)))
-        return
+    result = survived(run_job, job, seed=seed)
     line.send(Ended(result, () if job.watched is None else job.watched.verdicts))
 
 

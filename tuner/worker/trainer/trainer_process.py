@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import mmap
 import os
-import signal
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,27 +18,85 @@ from typing import Any
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.lock import DeviceLockError, giving_up, logs_waiting
-from tuner.display.text import signal_name
-from tuner.files.environment import without_secrets
+from tuner.files.child import ChildProcess
+from tuner.search.pruning import Verdict
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrainerLostError, TrialJob
 from tuner.worker.heartbeat import WAITING
-from tuner.worker.trainer.messages import (
-    Data,
-    Ended,
-    Ready,
-    Refused,
-    StopByte,
-    Told,
-    order_of,
-)
+
+# What the two tell each other, through a pipe between them alone. The worker gives the data, by its
+# hash, and the device; it hears whether that was given up, or as an error why nothing can be
+# trained. Then, for each training, it gives an order and hears of its epochs, until it has ended.
+# Only a backend that was measured is answered.
+
+
+def order_of(job: TrialJob) -> TrialJob:
+    """The job as one that tells nobody: those whom it told are on the other side."""
+    told = ("on_epoch", "on_curve", "on_begun", "on_phase", "on_wait", "on_backend")
+    nobody: dict[str, Any] = dict.fromkeys((*told, "should_stop"), _nobody)
+    return dataclasses.replace(job, **nobody)
+
+
+def _nobody(*_: object) -> None:
+    """Unlike a lambda, it has a name by which another process finds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What `TrialJob.on_epoch` and its sisters are told, by the name of that.
+
+    It `waits` for an answer: of a measured backend for the choice that counts, of an epoch on a CPU
+    until the worker has stored it.
+    """
+
+    name: str
+    given: tuple[Any, ...]
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The result, None of one that was interrupted, and the verdicts on its epochs."""
+
+    result: TrialResult | None
+    verdicts: Sequence[Verdict]
+
+
+# A flag that one process sets and another reads between two training steps: a byte they share.
+
+
+class StopByte:
+    """Reading it is reading memory: no call of the kernel, nothing that the clock would notice."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Shares the byte of `descriptor`, a file of one byte, which stays the caller's."""
+        self._shared = mmap.mmap(descriptor, 1)
+
+    @staticmethod
+    def file() -> int:
+        """A descriptor of a new one that has no name, for the two to share."""
+        with tempfile.TemporaryFile() as file:
+            file.write(b"\0")
+            file.flush()
+            return os.dup(file.fileno())
+
+    def set(self) -> None:
+        self._shared[0] = 1
+
+    def clear(self) -> None:
+        self._shared[0] = 0
+
+    def is_set(self) -> bool:
+        return self._shared[0] != 0
+
+
+# The worker's own side.
+
 
 MODULE = "tuner.worker.trainer.trainer_main"
 LOOK_S = {Gpu: 0.02, CpuCores: 0.2}
 """How often the worker looks whether the training shall stop: a look takes of the cores' time."""
 BEAT_S = 1.0
-END_S = 10.0
-"""For a process that was killed to be gone: a GPU's memory is given back first."""
 
 
 @dataclass(slots=True)
@@ -81,21 +140,12 @@ class TrainerProcess:
         ]
         passed = [theirs.fileno(), shared, *([] if heartbeat is None else [heartbeat])]
         try:
-            # From the main thread: the kernel ends it with the thread that started it.
-            self._process = subprocess.Popen(
-                words,
-                env=without_secrets(os.environ),
-                stdin=subprocess.DEVNULL,
-                pass_fds=passed,
-            )
+            # In the worker's group: who kills that kills both.
+            what = f"the process that trains on {device.label}"
+            self._child = ChildProcess(what, words, passed=passed, group=False)
         finally:
             theirs.close()
             os.close(shared)
-
-    @property
-    def pid(self) -> int:
-        """Of the process."""
-        return self._process.pid
 
     def load(
         self,
@@ -118,11 +168,10 @@ class TrainerProcess:
                     return False
             prepared = prepare()
         with self._talking():
-            self._line.send(Data(prepared, self._device))
-            ready = self._heard(_Regularly(give_up, on_phase))
-        assert isinstance(ready, Ready), "nothing else is said before"
+            self._line.send((prepared, self._device))
+            given_up: bool = self._heard(_Regularly(give_up, on_phase))
         self._stop.clear()
-        return not ready.given_up
+        return not given_up
 
     def __call__(self, job: TrialJob) -> TrialResult | None:
         """The job's result; None when it was interrupted. See `TrialRunner`.
@@ -152,9 +201,7 @@ class TrainerProcess:
     def close(self) -> None:
         """End it, at once: whatever is to be kept is stored."""
         self._line.close()
-        self._process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
+        self._child.end()
 
     def _heard(self, give_up: Callable[[], bool]) -> Any:
         """What the process says next; it is told to stop once `give_up` says so."""
@@ -162,8 +209,8 @@ class TrainerProcess:
             if give_up():
                 self._stop.set()
         said = self._line.recv()
-        if isinstance(said, Refused):
-            raise (DeviceLockError if said.locks else TrainerLostError)(said.message)
+        if isinstance(said, DeviceLockError | TrainerLostError):
+            raise said
         return said
 
     @contextlib.contextmanager
@@ -171,17 +218,4 @@ class TrainerProcess:
         try:
             yield
         except (EOFError, ConnectionError):
-            raise TrainerLostError(self._how_it_ended()) from None
-
-    def _how_it_ended(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
-        code = self._process.returncode
-        what = f"the process that trains on {self._device.label}"
-        if code is None:
-            return f"{what} says nothing more"
-        if code >= 0:
-            return f"{what} ended with exit code {code}; what it said last stands above"
-        killed = code == -signal.SIGKILL
-        why = "; the kernel does that where the machine's memory is full" if killed else ""
-        return f"{what} was ended by {signal_name(-code)}{why}"
+            raise TrainerLostError(self._child.how_it_ended()) from None

@@ -13,7 +13,7 @@ from tuner.config import Architecture, Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices.backend_rules import BackendChoice
 from tuner.training import fit
-from tuner.training.engines.measure import what_auto_means
+from tuner.training.engines.choose import what_auto_means
 
 LINEAR = """
 import torch

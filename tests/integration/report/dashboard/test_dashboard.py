@@ -132,10 +132,8 @@ def test_the_dashboards_own_reader_understands_the_note(
     ("method", "path", "body"),
     [
         ("POST", "/api/studies", {"study_name": "forged", "directions": ["minimize"]}),
-        ("POST", "/api/trials/1/tell", {"state": "Complete", "values": [0.0, 0.0]}),
         ("PUT", "/api/studies/1/note", {"body": "forged", "version": 2}),
         ("DELETE", "/api/studies/1", None),
-        ("PATCH", "/api/studies/1", None),
     ],
 )
 def test_whatever_would_write_is_refused_and_changes_nothing(

@@ -26,7 +26,7 @@ def test_a_study_made_again_under_its_name_is_another_one_to_whoever_looks_on(
 ) -> None:
     """SQLite gives it the number that the first one had, too."""
     url = f"sqlite:///{tmp_path}/tuner.db"
-    record_study(url, variant="rmsnorm", trials=2)
+    record_study(url, variant="rmsnorm", trials=2, said={"of the first": 1.5})
     server = make_dashboard(parse_url(url), host="127.0.0.1", port=0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -39,12 +39,14 @@ def test_a_study_made_again_under_its_name_is_another_one_to_whoever_looks_on(
     try:
         first, shown = open_study(database, STUDY), detail()
         assert "test_mql (units of the data)" in shown["objective_names"]
+        assert "of the first" in {each["key"] for each in shown["union_user_attrs"]}
         database.optuna.delete_study(1)
         record_study(url, variant="original", name=STUDY, trials=1, mql_split="val")
         again, shown = open_study(database, STUDY), detail()
         assert again.study_id == first.study_id
         assert "val_mql (units of the data)" in shown["objective_names"]
         assert [trial["number"] for trial in shown["trials"]] == [0]
+        assert "of the first" not in {each["key"] for each in shown["union_user_attrs"]}
         spaces = {each["name"]: each["distribution"] for each in shown["union_search_space"]}
         assert set(spaces) == set(again.definition.space.stored())
         assert shown["note"]["body"].startswith("## original on demo")

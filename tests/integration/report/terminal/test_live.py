@@ -5,6 +5,7 @@ import contextlib
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.databases import SQLITE_ALONE
 from tuner.record import Recorded
 from tuner.report.terminal.live import duration, live_view
 from tuner.report.terminal.retuning import StageLines
@@ -20,6 +21,7 @@ def finish(study: OpenStudy, result: TrialResult) -> None:
     assert study.ledger.finish(claim, result)
 
 
+@SQLITE_ALONE
 def test_a_pipe_gets_one_line_for_each_trial_that_ends(
     study: OpenStudy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +51,7 @@ def test_a_pipe_gets_one_line_for_each_trial_that_ends(
         assert capsys.readouterr().out == "small 2/10: trial 1 diverged: [the loss] is nan\n"
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize("gives_up", [False, True])
 def test_a_trial_that_ends_between_two_looks_is_shown_when_the_watching_ends(
     study: OpenStudy,
@@ -95,6 +98,7 @@ def test_a_database_that_goes_away_is_waited_for_in_one_line(
     assert capsys.readouterr().out == "the database is away; waiting\n"
 
 
+@SQLITE_ALONE
 def test_a_pipe_is_told_what_trains_when_nothing_has_ended_for_a_while(
     study: OpenStudy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +110,7 @@ def test_a_pipe_is_told_what_trains_when_nothing_has_ended_for_a_while(
         study.roster.join("somebody", host="h", pid=1, device="CPU core 0", device_uuid="cpu")
         study.roster.report("somebody", trial_number=0, epoch=4, val_loss=0.25)
         most = study.definition.training.max_epochs
-        study.epochs.write(0, claim.claim_id, [EpochRow(4, 0.5, 0.25, 1e-3, 40.0)])
+        study.epochs.write(0, claim.work_id, [EpochRow(4, 0.5, 0.25, 1e-3, 40.0)])
         view.refresh()
         assert capsys.readouterr().out == "", "it is too soon"
         monkeypatch.setattr("tuner.report.terminal.live.PLAIN_S", -1.0)

@@ -15,6 +15,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 
 from tests.support.claims import start, trial_states
+from tests.support.databases import SQLITE_ALONE
 from tests.support.foreign_trials import findings, finish_one, result, theirs
 from tests.support.paths import BENCHMARKS
 from tuner.record import Recorded
@@ -36,6 +37,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tuner.storage.check.SECOND_LOOK_S", 0.0)
 
 
+@SQLITE_ALONE
 def test_a_trial_without_a_claim_is_nowhere_shown_and_breaks_no_launch(
     study: OpenStudy, tmp_path: Path
 ) -> None:
@@ -80,7 +82,7 @@ def test_what_others_tell_of_our_running_trial_does_not_count(study: OpenStudy) 
     optunas.tell(trial.number, [0.0, float("inf")])
     (running,) = read_results(study).records
     assert (running.state, running.values) == (TrialState.RUNNING, None)
-    assert study.ledger.finish(claim, result(trial.params))
+    assert study.ledger.finish(claim, result())
     for each in (study, open_study(study.database, study.name)):
         (record,) = read_results(each).records
         assert (record.values, record.params) == ((2.0, 0.5), trial.params)
@@ -93,16 +95,16 @@ def test_what_others_tell_of_our_running_trial_does_not_count(study: OpenStudy) 
     )
 
 
-@pytest.mark.parametrize("how", [TrialState.FAIL, TrialState.PRUNED])
-def test_a_trial_handed_back_waits_whatever_they_told(study: OpenStudy, how: TrialState) -> None:
+def test_a_trial_handed_back_waits_whatever_they_told(study: OpenStudy) -> None:
     claim, trial = start(study)
-    theirs(study).tell(trial.number, state=how)
+    theirs(study).tell(trial.number, state=TrialState.FAIL)
     study.ledger.give_back(claim)
     assert trial_states(study) == ["WAITING"]
     _, again = start(study)
     assert (again.number, again.params) == (trial.number, trial.params)
 
 
+@SQLITE_ALONE
 def test_no_enqueued_nonsense_costs_a_worker_its_life(study: OpenStudy) -> None:
     finish_one(study)
     optunas = theirs(study)
@@ -128,14 +130,16 @@ def test_no_enqueued_nonsense_costs_a_worker_its_life(study: OpenStudy) -> None:
         try:
             trial = study.ask(claim)
         except UnfitConfigurationError as error:
-            made = TrialResult(TrialState.FAIL, None, Recorded(failure=str(error)))
+            said = Recorded(stopped_by="error", failure=str(error), seed=4)  # as a worker says it
+            made = TrialResult(TrialState.FAIL, None, said)
             refused += 1
         else:
             assert trial is not None
             assert trial.params.keys() == study.definition.space.stored().keys()
-            made = result(trial.params)
+            made = result()
         assert study.ledger.finish(claim, made)
     assert refused == 4
+    assert findings(study) == ""
     assert len(read_results(study).records) == 6
     assert all(
         isinstance(value, int | float)
@@ -144,19 +148,17 @@ def test_no_enqueued_nonsense_costs_a_worker_its_life(study: OpenStudy) -> None:
     )
 
 
-def test_the_default_configuration_comes_back_when_somebody_took_it(study: OpenStudy) -> None:
+@SQLITE_ALONE
+def test_the_default_configuration_runs_whoever_took_it(study: OpenStudy) -> None:
     optunas = theirs(study)
     optunas.tell(optunas.ask(), [0.0, 0.0])
-    (launched,) = open_studies(
-        study.database, {study.name: study.definition}, Said(), device_model="m"
-    )
-    assert any("tries its default configuration again" in note for note in launched.notes)
-    _, trial = start(launched.study)
-    assert trial.user_attrs["default"] is True
-    (launched,) = open_studies(
-        study.database, {study.name: study.definition}, Said(), device_model="m"
-    )
-    assert launched.notes == ()
+    claim, trial = start(study)
+    assert (trial.number, trial.user_attrs["default"]) == (0, True)
+    assert trial.params == study.definition.defaults.as_dict()
+    assert study.ledger.finish(claim, result())
+    (stored,) = theirs(study).trials
+    assert (stored.state, stored.values) == (TrialState.COMPLETE, [2.0, 0.5])
+    assert findings(study) == ""
 
 
 def chaos() -> ModuleType:
@@ -172,7 +174,7 @@ def test_the_budget_is_exact_and_the_results_are_ours_beside_another_program(
     study: OpenStudy,
 ) -> None:
     """The short form of `make chaos`'s part of that name."""
-    foreign, draw, expected = chaos(), random.Random(2), {}
+    foreign, draw, expected, params = chaos(), random.Random(2), {}, {}
     optunas = theirs(study)
     study.optuna.sampler = optuna.samplers.RandomSampler(seed=3)
     while study.ledger.counts().left:
@@ -182,21 +184,22 @@ def test_the_budget_is_exact_and_the_results_are_ours_beside_another_program(
         try:
             trial = study.ask(claim)
             assert trial is not None
-            made = result(trial.params, draw.random())
+            made = result(draw.random())
         except UnfitConfigurationError as error:
-            made = TrialResult(TrialState.FAIL, None, Recorded(failure=str(error)))
+            said = Recorded(stopped_by="error", failure=str(error), seed=4)
+            made = TrialResult(TrialState.FAIL, None, said)
         for action in draw.sample(foreign.ACTIONS, 3):
             with contextlib.suppress(Exception):  # as in the chaos part: some find nothing to do
                 action(optunas, draw)
         assert study.ledger.finish(claim, made)
         expected[claim.trial_number] = made
+        if made.values and trial is not None:
+            params[claim.trial_number] = trial.params
     assert len(expected) == study.ledger.counts().finished == 10
     for each in (study, open_study(study.database, study.name)):
         ended = {r.number: r for r in read_results(each).records if r.state.is_finished()}
         assert {n: r.values for n, r in ended.items()} == {
             n: made.values for n, made in expected.items()
         }
-        assert {n: r.params for n, r in ended.items() if r.values} == {
-            n: made.params for n, made in expected.items() if made.values
-        }
+        assert {n: r.params for n, r in ended.items() if r.values} == params
     assert "error" not in findings(study)

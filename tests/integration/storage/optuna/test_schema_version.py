@@ -12,6 +12,7 @@ import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect, text
 
+from tests.support.databases import SQLITE_ALONE
 from tuner.errors import StorageError
 from tuner.storage.database import Database, open_database
 from tuner.storage.optuna.private import _SCRIPTS, current_version, wanted_version
@@ -34,25 +35,21 @@ def test_the_version_there_is_the_one_that_optuna_finds(database: Database) -> N
     assert current_version(database.engine) == wanted_version()
 
 
-@pytest.mark.parametrize("version", ["v3.0.0.d", "v99.0.0.a"])
-def test_tables_of_another_optuna_are_refused(version: str, database: Database) -> None:
-    set_version(database.engine, version)
-    with pytest.raises(StorageError, match="optuna"):
-        open_database(database.address, create=False)
-    with pytest.raises(StorageError, match="optuna"):
-        open_database(database.address)
+@SQLITE_ALONE
+def test_tables_of_another_optuna_are_refused(database: Database) -> None:
+    for version in ("v3.0.0.d", "v99.0.0.a"):
+        set_version(database.engine, version)
+        for create in (True, False):
+            with pytest.raises(StorageError, match="optuna"):
+                open_database(database.address, create=create)
 
 
+@SQLITE_ALONE
 def test_a_version_that_was_never_recorded_is_recorded_by_optuna(database: Database) -> None:
     with database.engine.begin() as connection:
         connection.execute(text("DELETE FROM alembic_version"))
     open_database(database.address, create=False).close()
     assert current_version(database.engine) == wanted_version()
-
-
-def test_the_storages_of_others_are_as_optuna_makes_them(database: Database) -> None:
-    theirs = optuna.storages.RDBStorage("sqlite://")
-    assert type(theirs._version_manager) is not type(database.optuna._version_manager)
 
 
 def test_a_new_database_gets_the_table_that_alembic_makes(
@@ -67,6 +64,7 @@ def test_a_new_database_gets_the_table_that_alembic_makes(
     opened.close()
 
 
+@SQLITE_ALONE
 def test_tables_from_before_alembic_are_left_to_optuna(database: Database) -> None:
     with database.engine.begin() as connection:
         connection.execute(text("DROP TABLE alembic_version"))
@@ -89,6 +87,7 @@ def described(engine: Engine) -> object:
     return columns, there.get_pk_constraint("alembic_version"), rows
 
 
+@SQLITE_ALONE
 def test_opening_what_is_there_or_what_is_new_imports_no_alembic(
     database: Database, tmp_path: Path
 ) -> None:
@@ -110,6 +109,7 @@ def test_opening_what_is_there_or_what_is_new_imports_no_alembic(
     assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr
 
 
+@SQLITE_ALONE
 def test_where_optuna_has_other_insides_it_asks_as_it_always_does(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlalchemy import update
 
+from tests.support.databases import SQLITE_ALONE
 from tuner.storage import schema
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.roster import SILENT_AFTER_S
@@ -30,12 +31,6 @@ def test_epochs_come_back_in_order_and_bit_for_bit(study: OpenStudy) -> None:
     assert study.epochs.of_trial(0) == (row(1), row(2), row(3, None))
     assert study.epochs.of_trial(1) == (row(9),)
     assert study.epochs.of_trial(2) == ()
-
-
-def test_a_trial_that_was_run_again_has_its_last_curve(study: OpenStudy) -> None:
-    study.epochs.write(0, 1, [row(1), row(2), row(3)])
-    study.epochs.write(0, 5, [row(1, 0.25)])
-    assert study.epochs.of_trial(0) == (row(1, 0.25),)
 
 
 def test_the_curves_of_several_trials_come_in_one_query_each_as_if_asked_for_alone(
@@ -82,6 +77,7 @@ def test_a_worker_is_listed_with_what_it_does_until_it_leaves(study: OpenStudy) 
     ]
 
 
+@SQLITE_ALONE
 def test_a_worker_that_went_silent_is_not_listed(study: OpenStudy) -> None:
     join(study, "ann")
     with study.database.engine.begin() as connection:
@@ -90,11 +86,6 @@ def test_a_worker_that_went_silent_is_not_listed(study: OpenStudy) -> None:
     assert study.roster.working() == ()
     study.roster.report("ann")
     assert len(study.roster.working()) == 1
-
-
-def test_leaving_without_having_joined_is_nothing(study: OpenStudy) -> None:
-    study.roster.leave("nobody")
-    assert study.roster.working() == ()
 
 
 def test_epochs_written_again_after_a_lost_answer_are_there_once(study: OpenStudy) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import update
 from tests.support.claims import RESULT, claim_states, expire, start, trial_states, while_locked
 from tests.support.cli_processes import wait_for
 from tests.support.concurrency import at_once
+from tests.support.databases import SQLITE_ALONE
 from tests.support.small_study import definition
 from tests.support.stopped_clock import StoppedClock
 from tuner.record import Recorded
@@ -88,7 +89,7 @@ def test_leases_that_ran_out_while_the_server_was_down_are_not_taken_back_before
     before, _ = start(study)
     since, _ = start(study, "bob")
     with study.database.engine.begin() as connection:
-        old = update(schema.claims).where(schema.claims.c.claim_id == before.claim_id)
+        old = update(schema.work).where(schema.work.c.work_id == before.work_id)
         connection.execute(old.values(claimed_at=1.0, leased_until=61.0))
     expire(study, since)
     if study.database.address.is_sqlite:
@@ -168,7 +169,7 @@ def test_a_database_whose_clock_was_set_back_does_not_keep_a_dead_workers_trial(
     living, dead = start(study)[0], start(study, "bob")[0]
     with study.database.engine.begin() as connection:
         connection.execute(
-            update(schema.claims).values(leased_until=schema.claims.c.leased_until + 3600.0)
+            update(schema.work).values(leased_until=schema.work.c.leased_until + 3600.0)
         )
     assert watching.reap() == 0
     assert study.ledger.renew(living)
@@ -178,6 +179,7 @@ def test_a_database_whose_clock_was_set_back_does_not_keep_a_dead_workers_trial(
     assert not study.ledger.renew(dead)
 
 
+@SQLITE_ALONE
 def test_a_claim_whose_worker_died_before_asking_does_not_leak(study: OpenStudy) -> None:
     study.ledger.set_budget(1)
     claim = study.ledger.claim("ann")
@@ -190,6 +192,7 @@ def test_a_claim_whose_worker_died_before_asking_does_not_leak(study: OpenStudy)
     assert (later.trial_id, trial.params) == (claim.trial_id, study.definition.defaults.as_dict())
 
 
+@SQLITE_ALONE
 def test_whose_lease_ran_out_is_said_and_where_that_process_is(
     study: OpenStudy, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -222,7 +225,7 @@ def test_a_dead_workers_trial_is_taken_back_also_while_its_last_words_are_being_
     """The server may learn later than its launch that it died. What is not taken back now waits for
     its lease's end."""
     start(study, "ann")
-    last_words = update(schema.claims).values(leased_until=1e12)
+    last_words = update(schema.work).values(leased_until=1e12)
     assert while_locked(study.database, last_words, lambda: study.ledger.reap(worker="ann")) == 1
     assert claim_states(study) == ["lost"]
 
@@ -234,13 +237,13 @@ def reap(url: str, name: str) -> int:
     return taken
 
 
-def test_eight_reapers_at_once_take_each_trial_back_once(database_url: str) -> None:
+def test_reapers_at_once_take_each_trial_back_once(database_url: str) -> None:
     database = open_database(parse_url(database_url))
     study = create_or_resume(database, "small", definition(), trials=10)
     for _ in range(5):
         claim, _ = start(study)
         expire(study, claim)
-    answers = at_once(reap, database_url, "small")
+    answers = at_once(reap, database_url, "small", processes=4)
     assert [answer for answer in answers if isinstance(answer, str)] == []
     assert sum(answers) == 5
     assert claim_states(study) == ["lost"] * 5
@@ -248,6 +251,7 @@ def test_eight_reapers_at_once_take_each_trial_back_once(database_url: str) -> N
     database.close()
 
 
+@SQLITE_ALONE
 def test_another_studys_claims_are_left_alone(study: OpenStudy) -> None:
     other = create_or_resume(study.database, "other", definition(), trials=1)
     claim, _ = start(other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from sqlalchemy import event, insert
 from sqlalchemy.exc import DataError, OperationalError
 
 from tests.support.claims import while_locked
+from tests.support.databases import SQLITE_ALONE
 from tests.support.small_study import definition
 from tuner.record import Recorded
 from tuner.storage import schema
@@ -59,18 +60,7 @@ def test_a_result_and_epochs_are_delivered_and_taken_away(study: OpenStudy, outb
     assert deliver(study, outbox) == 0
 
 
-def test_what_was_stored_already_counts_once(study: OpenStudy, outbox: Outbox) -> None:
-    """The worker died between the database's answer and the file's end."""
-    claim = start(study)
-    outbox.put_result(claim, RESULT)
-    outbox.put_epochs(claim, ROWS)
-    study.epochs.write(0, claim.claim_id, ROWS)
-    assert study.ledger.finish(claim, RESULT)
-    assert deliver(study, outbox) == 2
-    assert study.ledger.counts().finished == 1
-    assert study.epochs.of_trial(0) == tuple(ROWS)
-
-
+@SQLITE_ALONE
 def test_a_result_whose_lease_was_lost_does_not_count(study: OpenStudy, outbox: Outbox) -> None:
     claim = start(study)
     outbox.put_result(claim, RESULT)
@@ -81,13 +71,7 @@ def test_a_result_whose_lease_was_lost_does_not_count(study: OpenStudy, outbox: 
     assert study.optuna.trials[0].state is TrialState.WAITING
 
 
-def test_a_made_up_token_does_not_count(study: OpenStudy, outbox: Outbox) -> None:
-    claim = start(study)
-    outbox.put_result(replace(claim, token="0" * 32), RESULT)
-    deliver(study, outbox)
-    assert study.ledger.counts().finished == 0
-
-
+@SQLITE_ALONE
 def test_another_studys_entries_stay(study: OpenStudy, outbox: Outbox) -> None:
     other = create_or_resume(study.database, "other", definition(), trials=3)
     assert other.key() != study.key()
@@ -96,6 +80,7 @@ def test_another_studys_entries_stay(study: OpenStudy, outbox: Outbox) -> None:
     assert left(outbox) == ["result"]
 
 
+@SQLITE_ALONE
 def test_what_cannot_be_read_stays_with_a_notice_and_stops_nothing(
     study: OpenStudy, outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,15 +96,6 @@ def test_what_cannot_be_read_stays_with_a_notice_and_stops_nothing(
     assert deliver(study, outbox) == 1
     assert len(left(outbox)) == 5
     assert caplog.text.count("holds nothing that could be delivered") == 5
-
-
-def test_epochs_of_one_claim_can_be_delivered_alone(study: OpenStudy, outbox: Outbox) -> None:
-    first, second = start(study), start(study)
-    outbox.put_epochs(first, ROWS)
-    outbox.put_epochs(second, ROWS)
-    assert outbox.deliver(study.ledger, study.epochs, study.verifications, only=second) == 1
-    assert study.epochs.of_trial(0) == ()
-    assert study.epochs.of_trial(1) == tuple(ROWS)
 
 
 def planned_run(study: OpenStudy) -> VerificationRun:
@@ -152,16 +128,7 @@ def test_a_verification_runs_result_waits_here_too(study: OpenStudy, outbox: Out
     assert study.verifications.counts().finished == 1
 
 
-def test_a_verification_runs_result_does_not_count_once_another_may_make_it(
-    study: OpenStudy, outbox: Outbox
-) -> None:
-    run = planned_run(study)
-    outbox.put_result(run.ticket, RESULT)
-    study.verifications.reap(worker="ann")
-    assert deliver(study, outbox) == 1
-    assert [each.state for each in study.verifications.runs()] == ["waiting"]
-
-
+@SQLITE_ALONE
 def test_what_cannot_be_taken_away_is_delivered_again_and_stops_nothing(
     study: OpenStudy, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,12 +149,13 @@ def test_epochs_that_another_delivers_at_this_moment_are_delivered_all_the_same(
     """A worker that starts, one that has them, and a supervisor: after an outage all three come at
     once."""
     claim = start(study)
-    fixed = {"study_id": study.study_id, "trial_number": 0, "claim_id": claim.claim_id}
+    fixed = {"study_id": study.study_id, "trial_number": 0, "work_id": claim.work_id}
     same = insert(schema.epochs).values([fixed | asdict(row) for row in ROWS])
-    while_locked(study.database, same, lambda: study.epochs.write(0, claim.claim_id, ROWS))
+    while_locked(study.database, same, lambda: study.epochs.write(0, claim.work_id, ROWS))
     assert study.epochs.of_trial(0) == tuple(ROWS)
 
 
+@SQLITE_ALONE
 def test_what_the_database_refuses_stays_with_a_notice_and_stops_nothing(
     study: OpenStudy,
     outbox: Outbox,
@@ -209,6 +177,7 @@ def test_what_the_database_refuses_stays_with_a_notice_and_stops_nothing(
     assert study.ledger.counts().finished == 1
 
 
+@SQLITE_ALONE
 def test_an_outage_in_the_middle_is_told_and_leaves_the_rest(
     study: OpenStudy, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,11 +193,10 @@ def test_an_outage_in_the_middle_is_told_and_leaves_the_rest(
     assert left(outbox) == ["result"]
 
 
+@SQLITE_ALONE
 def test_what_leaves_the_outbox_is_on_the_databases_disk(study: OpenStudy) -> None:
     """SQLite hands a commit to the system, which may lose it with the power. A renewal need not
-    wait for the disk."""
-    if not study.database.address.is_sqlite:
-        pytest.skip("other databases write every commit to disk")
+    wait for the disk. Other databases write every commit to disk."""
     levels: list[int] = []
     event.listen(
         study.database.engine,

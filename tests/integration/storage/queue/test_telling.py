@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import Mock
+
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
+from sqlalchemy.exc import OperationalError
 
 from tests.support.claims import RESULT, start, trial_states
 from tests.support.concurrency import at_once
+from tests.support.databases import SQLITE_ALONE
+from tests.support.foreign_trials import theirs
 from tests.support.small_study import definition
 from tuner.storage import schema
-from tuner.storage.database import Database, open_database
-from tuner.storage.queue.claims import Ledger
+from tuner.storage.database import open_database
 from tuner.storage.records import Claim
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume, open_study
@@ -23,17 +28,6 @@ def record_without_telling(study: OpenStudy, claim: Claim) -> None:
     assert study.ledger._update_running(claim, state="finished", result=RESULT.to_json())
 
 
-def test_a_result_that_optuna_was_not_told_is_told_by_whoever_comes_next(study: OpenStudy) -> None:
-    claim, _ = start(study)
-    record_without_telling(study, claim)
-    assert trial_states(study) == ["RUNNING"]
-    assert study.ledger.counts().finished == 1
-    study.ledger.reap()
-    assert trial_states(study) == ["COMPLETE"]
-    assert study.optuna.trials[0].values == [1.5, 0.25]
-    assert study.optuna.trials[0].user_attrs["epochs"] == 7
-
-
 def settle(url: str, name: str) -> str:
     database = open_database(parse_url(url), create=False)
     open_study(database, name).ledger.settle()
@@ -41,12 +35,12 @@ def settle(url: str, name: str) -> str:
     return ""
 
 
-def test_eight_settlers_at_once_tell_each_result_once(database_url: str) -> None:
+def test_settlers_at_once_tell_each_result_once(database_url: str) -> None:
     database = open_database(parse_url(database_url))
     study = create_or_resume(database, "small", definition(), trials=10)
     for _ in range(4):
         record_without_telling(study, start(study)[0])
-    assert at_once(settle, database_url, "small") == [""] * 8
+    assert at_once(settle, database_url, "small", processes=4) == [""] * 4
     assert trial_states(study) == ["COMPLETE"] * 4
     for trial in study.optuna.trials:
         assert trial.values == [1.5, 0.25]
@@ -66,13 +60,28 @@ def test_a_crash_in_the_middle_of_telling_is_finished(study: OpenStudy) -> None:
     study.ledger.settle()
     assert study.optuna.trials[0].user_attrs["epochs"] == 7
     with study.database.engine.begin() as connection:
-        connection.execute(update(schema.claims).values(told=False))
+        connection.execute(update(schema.work).values(told=False))
     study.ledger.settle()  # the crash came after the state: the result stands
     assert trial_states(study) == ["COMPLETE"]
 
 
-def test_a_database_without_studies_settles_nothing(database: Database) -> None:
-    Ledger(database, study_id=1).settle()
+def test_ours_takes_the_place_of_what_another_program_told_and_says_its_constraints(
+    study: OpenStudy,
+) -> None:
+    claim, trial = start(study)
+    theirs(study).tell(trial.number, [0.0, 9.0])
+    study.ledger.give_back(claim)
+    (waiting,) = theirs(study).get_trials(deepcopy=False)
+    assert (waiting.state.name, waiting.values) == ("WAITING", None)
+    claim, _ = start(study)
+    theirs(study).tell(trial.number, [0.0, 9.0])
+    with study.database.engine.begin() as connection:
+        connection.execute(text("UPDATE trials SET datetime_complete = NULL"))
+    assert study.ledger.finish(claim, replace(RESULT, constraints={"time": -1.0}))
+    (told,) = theirs(study).trials
+    assert told.values == [1.5, 0.25]
+    assert told.datetime_complete is not None
+    assert -1.0 in told.system_attrs.values()
 
 
 def test_a_result_that_somebody_is_telling_keeps_nobody_waiting(study: OpenStudy) -> None:
@@ -82,7 +91,7 @@ def test_a_result_that_somebody_is_telling_keeps_nobody_waiting(study: OpenStudy
     first, second, third = (start(study, worker)[0] for worker in ("ann", "bob", "cid"))
     for claim in (first, second):
         record_without_telling(study, claim)
-    row = select(schema.claims).where(schema.claims.c.claim_id == first.claim_id)
+    row = select(schema.work).where(schema.work.c.work_id == first.work_id)
     with study.database.engine.begin() as telling:
         telling.execute(row.with_for_update())
         assert study.ledger.finish(third, RESULT)
@@ -91,3 +100,29 @@ def test_a_result_that_somebody_is_telling_keeps_nobody_waiting(study: OpenStudy
         assert trial_states(study) == ["RUNNING", "COMPLETE", "COMPLETE"]
     study.ledger.settle()
     assert trial_states(study) == ["COMPLETE"] * 3
+
+
+def test_a_result_waits_for_no_row_of_optunas(
+    study: OpenStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded where that cannot be written, and told by whoever comes next."""
+    claim, _ = start(study)
+    held = OperationalError("UPDATE trials", {}, Exception("lock timeout"))
+    with monkeypatch.context() as patch:
+        patch.setattr("tuner.storage.optuna.rows.tell", Mock(side_effect=held))
+        assert study.ledger.finish(claim, RESULT)
+    assert study.ledger.counts().finished == 1
+    assert trial_states(study) == ["RUNNING"]
+    study.ledger.settle()
+    assert trial_states(study) == ["COMPLETE"]
+
+
+@SQLITE_ALONE
+def test_a_state_that_another_program_made_up_costs_no_result(study: OpenStudy) -> None:
+    """Elsewhere a state is one of an enumeration."""
+    claim, _ = start(study)
+    with study.database.engine.begin() as connection:
+        connection.execute(text("PRAGMA ignore_check_constraints = 1"))
+        connection.execute(text("UPDATE trials SET state = 'BROKEN'"))
+    assert study.ledger.finish(claim, RESULT)
+    assert trial_states(study) == ["COMPLETE"]

@@ -32,7 +32,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
     )
     database = open_database(parse_url(url), create=False)
     opened = [open_study(database, f"demo-{variant}") for variant in BOTH]
-    plan_verification(opened, top=1, seeds=10, shuffle_seed=1)
+    plan_verification(opened, top=1, seeds=10)
     verify_all(opened, known)
     plan_verification([open_study(database, "demo-batchnorm")], top=1, seeds=5)
     archives = [str(folder / f"{each.name}.json.gz") for each in opened]

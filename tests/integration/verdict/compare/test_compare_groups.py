@@ -9,11 +9,11 @@ from tests.support.drawn_verifications import verify_all
 from tests.support.recorded_studies import record_group
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
-from tuner.study.group import grouped
 from tuner.study.open import open_study
+from tuner.study.snapshot import grouped
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import labels, read_studies
-from tuner.verdict.stats.effects import BETWEEN
+from tuner.verdict.stats.intervals import BETWEEN
 from tuner.verdict.verification_plan import plan_verification
 
 

@@ -24,7 +24,7 @@ from tuner.verdict.stats.intervals import Interval
 def studies(searched: Database) -> list[StudySnapshot]:
     """What is recommended of `original` is as good as its default; of `rmsnorm`, nothing ran."""
     with searched.engine.begin() as connection:
-        connection.execute(delete(schema.verifications))
+        connection.execute(delete(schema.work).where(schema.work.c.kind == "run"))
     originals = opened(searched, "demo-original", "demo-original-2")
     plan_confirmation(originals, seeds=SEEDS, margin=0.01)
     verify_all(originals, known(mql=0.8))
@@ -73,7 +73,7 @@ def test_a_point_of_the_front_that_was_asked_for_stays_what_it_is(
 
 def test_what_was_not_shown_to_be_as_good_is_called_so(searched: Database) -> None:
     with searched.engine.begin() as connection:
-        connection.execute(delete(schema.verifications))
+        connection.execute(delete(schema.work).where(schema.work.c.kind == "run"))
     (study,) = opened(searched, "demo-original")
     plan_confirmation([study], seeds=SEEDS, margin=0.01)
     (before,) = (row for row in rows_of(searched) if row.hyperparameters != "default")

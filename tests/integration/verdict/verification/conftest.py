@@ -35,7 +35,7 @@ def recorded(postgres: Cluster) -> Iterator[Database]:
 @pytest.fixture
 def database(recorded: Database) -> Database:
     with recorded.engine.begin() as connection:
-        connection.execute(delete(schema.verifications))
+        connection.execute(delete(schema.work).where(schema.work.c.kind == "run"))
     return recorded
 
 

@@ -23,13 +23,12 @@ from tests.support.recorded_studies import record_study
 from tuner.errors import TunerError
 from tuner.export import load_best
 from tuner.export.script_text import headline
+from tuner.report.dashboard.additions import standing
 from tuner.report.dashboard.downloads import StudyFiles
-from tuner.report.standing import standing
-from tuner.report.study_status import status_of
+from tuner.report.study_status import read_trial, status_of
 from tuner.report.terminal.tables import print_status
 from tuner.report.terminal.trial_sections import print_trial
 from tuner.report.terminal.verification import print_verified, verification_document
-from tuner.report.trial_detail import read_trial
 from tuner.spec.pareto import Point
 from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
@@ -249,7 +248,7 @@ def test_the_note_and_the_trial_tell_what_there_is_of_which_split(
     assert "no figure here has been verified" not in note
     for number in numbers:
         mql = present({each.trial_number: each for each in read_verified(study)}[number].mql)
-        assert f"| {number} | 5 | - | {mql.estimate:.4f} (" in note
+        assert f"| {number} | 5 | - | {mql.estimate:.4f} \\[" in note
         assert f"- trial {number}: on 5 fresh seeds" in note
     detail = read_trial(study, numbers[-1])
     print_trial(detail)

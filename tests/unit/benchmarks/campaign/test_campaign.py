@@ -169,7 +169,7 @@ def test_what_the_docs_say_of_the_campaign_is_what_its_command_makes_of_the_expo
     modules: Any,
 ) -> None:
     readme = modules["readme"]
-    text = (REPOSITORY / "docs" / "campaign.md").read_text(encoding="utf-8")
+    text = (CAMPAIGN / "report.md").read_text(encoding="utf-8")
     emptied = readme.replaced(text, "campaign", [])
     assert len(emptied) < len(text)
     assert readme.written(emptied, CAMPAIGN) == text

@@ -7,19 +7,25 @@ import json
 import pytest
 
 from benchmarks.estimate import replays as subject
-from benchmarks.estimate.recorded import readable, same_trials, trials_of
+from benchmarks.estimate.recorded import path_of, same_trials, trials_of
+from benchmarks.runs.table import archive
 from tests.support.paths import REPOSITORY
+from tuner.study.archive import Archive
 
-SHORT = "benchmarks/retune/h200-14m/etth-rmsnorm-3.json.gz"
-ONE, TWIN = (
-    f"benchmarks/study_overhead/whole-gpu/{name}-gpu-h200.study.json.gz" for name in ("one", "two")
-)
+OF_SHORT = "retune/h200-14m/etth-rmsnorm-3"
+OF_TWINS = tuple(f"study_overhead/whole-gpu/{name}-gpu-h200.study" for name in ("one", "two"))
+SHORT, ONE, TWIN = map(path_of, (OF_SHORT, *OF_TWINS))
+
+
+def recorded(*exports: str) -> dict[str, Archive]:
+    """These, by the names that replays have for them."""
+    return {path_of(each): archive(each) for each in exports}
 
 
 @pytest.fixture(scope="module")
 def replayer() -> subject.Replayer:
     with pytest.MonkeyPatch.context() as patch:
-        few = {name: readable(REPOSITORY / name) for name in (SHORT, ONE, TWIN)}
+        few = recorded(OF_SHORT, *OF_TWINS)
         patch.setattr(subject, "exports", lambda: few)
         return subject.Replayer()
 
@@ -52,7 +58,7 @@ def test_twins_have_the_same_configurations(replayer: subject.Replayer) -> None:
 
 def test_of_few_measured_sizes_the_range_is_wider() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        few = {name: readable(REPOSITORY / name) for name in (SHORT,)}
+        few = recorded(OF_SHORT)
         patch.setattr(subject, "exports", lambda: few)
         ratios = []
         for measured in (None, 3, 1):
@@ -65,10 +71,10 @@ def test_of_few_measured_sizes_the_range_is_wider() -> None:
 
 
 def test_the_searches_beside_it_may_be_left_out() -> None:
-    beside = "benchmarks/retune/h200-14m/etth-rmsnorm-4.json.gz"
-    other = "benchmarks/retune/h200-14m/etth-original.json.gz"
+    exports = ("retune/h200-14m/etth-rmsnorm-4", "retune/h200-14m/etth-original")
+    beside, other = map(path_of, exports)
     with pytest.MonkeyPatch.context() as patch:
-        few = {name: readable(REPOSITORY / name) for name in (SHORT, beside, other)}
+        few = recorded(OF_SHORT, *exports)
         patch.setattr(subject, "exports", lambda: few)
         replayer = subject.Replayer(without_its_retune=True)
     assert replayer.twins[SHORT] == {SHORT, beside}
@@ -79,8 +85,8 @@ def test_what_the_page_says_is_what_the_replays_came_to() -> None:
     folder = REPOSITORY / "benchmarks" / "estimate"
     rows = json.loads((folder / "replays.json").read_text(encoding="utf-8"))
     page = (folder / "README.md").read_text(encoding="utf-8")
-    assert "\n".join(map(subject.line, rows)) in page
     repeating = [each for each in rows if "a sampler that repeats" in each["searches_of"]]
+    assert "\n".join(map(subject.line, repeating)) in page
     assert len(repeating) == len(subject.SEEN)
     for each in repeating:
         assert 0.75 <= each["covered"] <= 0.9

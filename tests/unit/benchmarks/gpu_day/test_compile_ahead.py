@@ -13,13 +13,6 @@ def script() -> Any:
     return importlib.import_module("benchmarks.gpu_day.compile_ahead")
 
 
-def test_a_dry_run_sets_up_each_size_in_a_process_of_its_own(
-    script: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
-    script.main(["--quick"])
-    assert capfd.readouterr().out.startswith("small-original, hidden 8: done after ")
-
-
 def test_wide_networks_of_all_variants_come_first(
     script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from tuner.search.past_runs import Place, place_of
 from tuner.spec.space import SearchSpace
 from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
-from tuner.storage.schema import verifications
+from tuner.storage.schema import work
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
@@ -171,11 +171,11 @@ def test_what_its_model_recommends_runs_on_the_seeds_of_our_steps(
 
     first, *waiting = mine
     with database.engine.begin() as connection:  # as an imported study is: nothing waits there
-        ids = [run.run_id for run in waiting]
-        connection.execute(delete(verifications).where(verifications.c.run_id.in_(ids)))
+        ids = [run.work_id for run in waiting]
+        connection.execute(delete(work).where(work.c.work_id.in_(ids)))
     plan(study, seeds=5, pick=pick)
     again = [run for run in study.verifications.runs() if run.trial_number == 7]
-    assert first.run_id in {run.run_id for run in again}
+    assert first.work_id in {run.work_id for run in again}
     assert sorted(run.seed for run in again) == sorted(run.seed for run in mine)
 
     verify_all([study])
@@ -185,16 +185,18 @@ def test_what_its_model_recommends_runs_on_the_seeds_of_our_steps(
     assert all(run.result is not None for run in study.verifications.runs())
 
 
-def test_the_committed_report_follows_from_the_studies() -> None:
+def test_the_report_follows_from_the_recorded_runs() -> None:
     retunes = BENCHMARKS / "retune"
     picks = json.loads((retunes / "botorch" / "picks.json").read_text(encoding="utf-8"))
     found = botorch_report.rows(
         report.read(retunes / "botorch"), report.read(retunes / "h100"), picks
     )
-    text = (retunes / "botorch.md").read_text(encoding="utf-8")
-    assert text.endswith("\n".join(each.line() for each in found) + "\n")
-    document = json.loads((retunes / "botorch.json").read_text(encoding="utf-8"))
-    assert [each["trial"] for each in document["rows"]] == [each.trial for each in found]
+    page = (retunes / "README.md").read_text(encoding="utf-8")
+    of_ours = [each for each in found if each.by == botorch_report.OUR_STEPS]
+    times = [row.line().split(" | ")[-1].split(" [")[0] for row in of_ours[3:]]
+    assert "in 0.52, 0.64 and 0.74 of the time" in page
+    assert sorted(times) == ["0.52", "0.64", "0.74"]
+    assert [bool(each.test and each.test.claimed) for each in of_ours] == [False] * 3 + [True] * 3
     assert {each.study.variant for each in found} == {"original", "rmsnorm"}
     assert all(each.run == each.seeds for each in found)
     part = dataclasses.replace(found[-1], run=21)

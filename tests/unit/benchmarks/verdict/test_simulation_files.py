@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from benchmarks.verdict.simulation_files import kept, searches_in
 from tests.support.paths import REPOSITORY
 
@@ -23,28 +21,28 @@ def test_a_search_is_in_the_file_before_it_is_handed_on_and_a_cut_line_is_no_sea
     assert searches_in(cache)[-1] == {"truth": "é", "seed": 2}
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "samplers/samplers.py",
-        "verdict/confirmed_steps.py",
-        "verdict/kg_variants.py",
-        "verdict/noisy_searches.py",
-        "verdict/others.py",
-        "verdict/warm_starts.py",
-        "verdict/open_trials.py",
-        "verdict/protocol.py",
-        "verdict/searches.py",
-    ],
+SCRIPTS = (
+    "samplers/samplers.py",
+    "verdict/confirmed_steps.py",
+    "verdict/noisy_searches.py",
+    "verdict/others.py",
+    "verdict/warm_starts.py",
+    "verdict/open_trials.py",
+    "verdict/protocol.py",
+    "verdict/searches.py",
 )
-def test_a_process_takes_one_core(script: str) -> None:
+
+
+def test_a_process_takes_one_core() -> None:
     """Whoever imports numpy before it is said gets as many threads as there are cores."""
-    source = (REPOSITORY / "benchmarks" / script).read_text(encoding="utf-8")
-    before = source[: source.index("one_core_each()  #")]
-    loaded = f"{before}\nprint('numpy' in sys.modules)"
-    path = REPOSITORY / "benchmarks" / script
-    code = f"__file__ = {str(path)!r}\nexec({loaded!r})"
+    code = "import sys\n"
+    for script in SCRIPTS:
+        path = REPOSITORY / "benchmarks" / script
+        source = path.read_text(encoding="utf-8")
+        before = source[: source.index("one_core_each()  #")]
+        code += f"exec({before!r}, {{'__file__': {str(path)!r}, '__name__': 'script'}})\n"
+        code += f"print({script!r}, 'numpy' in sys.modules)\n"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
-    assert found.strip() == "False"
+    assert found.splitlines() == [f"{script} False" for script in SCRIPTS]

@@ -12,7 +12,7 @@ import pytest
 from tuner.errors import TunerError
 from tuner.launch.engines import placement
 from tuner.launch.engines.placement import Place, PlacedWorkers, PlaceState, WorkerCommand
-from tuner.launch.outcome import Outcome, StopRequests
+from tuner.launch.request import Outcome, StopRequests
 from tuner.storage.records import Counts
 from tuner.storage.url import DatabaseUrl, parse_url
 
@@ -69,22 +69,6 @@ class Queue:
     """Work that is over once the engine was looked at often enough."""
 
     engine: MadeUp
-    name: str = "small"
-
-    @property
-    def ledger(self) -> Queue:
-        return self
-
-    @property
-    def roster(self) -> Queue:
-        return self
-
-    def leave(self, worker: str) -> None:
-        """Nobody signed in."""
-
-    def results(self, worker: str) -> int:
-        del worker
-        return 0
 
     def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
         del worker, state
@@ -107,7 +91,7 @@ def run(
 ) -> tuple[Outcome, list[str]]:
     said: list[str] = []
     workers = PlacedWorkers(
-        works=cast("Any", [Queue(engine)]),
+        queues=cast("Any", [Queue(engine)]),
         engine=engine,
         command=COMMAND,
         stop=stop or StopRequests(),

@@ -16,9 +16,8 @@ from neuralforecast import models
 from neuralforecast.losses.pytorch import MQLoss
 from neuralforecast.tsdataset import TimeSeriesDataset
 
-from tuner.config import Architecture, ModelShapes
+from tuner.config import Architecture, ModelShapes, library_class, names_own_code
 from tuner.integrations.neuralforecast import QuantilesFirstMQLoss
-from tuner.models.names import library_class, names_own_code
 from tuner.models.of_neuralforecast.build import Covariates, LibraryNetwork, build_of_library
 from tuner.models.of_neuralforecast.library_source import QUANTILES_FIRST, model_names
 from tuner.models.own import methods_not_used

@@ -22,7 +22,6 @@ from tuner.report.figures.draw import importances_figure
 from tuner.report.figures.front import FrontSeries, pareto_figure
 from tuner.report.figures.save import save
 from tuner.report.figures.style import COLOURS
-from tuner.report.figures.timeline import Span, table_figure, timeline_figure
 from tuner.report.figures.trade import TradeSeries, trade_figure
 
 
@@ -99,27 +98,6 @@ def test_a_hyperparameter_that_a_study_does_not_have_has_no_bar_there() -> None:
     assert (list(other.x), list(other.text)) == ([None, 1.0], ["", "100%"])
 
 
-def test_the_timeline_has_a_bar_for_every_attempt_in_its_worker_s_row() -> None:
-    spans = [
-        Span(worker="w1", label="0", began=0.0, ended=2.0, outcome="converged"),
-        Span(worker="w2", label="1", began=1.0, ended=4.0, outcome="lost"),
-    ]
-    found = traces(timeline_figure(spans))
-    assert set(found) == {"converged", "lost"}
-    assert (found["lost"].y[0], found["lost"].x[0]) == ("w2", 3000.0)
-    assert found["lost"].base[0] == "1970-01-01T00:00:01.000000"
-
-
-def test_of_two_studies_each_lane_says_whose_it_is() -> None:
-    spans = [
-        Span(study=study, worker="w1", label=str(i), began=i, ended=i + 1.0, outcome="converged")
-        for i, study in enumerate(["etth-rmsnorm", "etth-original"])
-    ]
-    figure = timeline_figure(spans)
-    assert list(figure.data[0].y) == ["etth-rmsnorm<br>w1", "etth-original<br>w1"]
-    assert list(figure.layout.yaxis.categoryarray) == ["etth-rmsnorm<br>w1", "etth-original<br>w1"]
-
-
 NAME = "<b>a</b><a href='javascript:x'>y</a> $x$ \x1b[31m"
 
 
@@ -136,13 +114,6 @@ def test_no_name_is_read_as_html_or_as_a_formula() -> None:
         trade_figure(
             [TradeSeries(name=NAME, epochs=[3], s_per_epoch=[0.1], labels=["0"], default=0)]
         ),
-        timeline_figure(
-            [
-                Span(study=s, worker=NAME, label=NAME, began=0.0, ended=1.0, outcome="lost")
-                for s in (NAME, "b")
-            ]
-        ),
-        table_figure([{NAME: NAME}]),
     ]
     for figure in figures:
         document = json.loads(figure.to_json())
@@ -170,16 +141,6 @@ def test_a_very_long_name_leaves_room_to_the_figure() -> None:
     assert trace.name.endswith("-17")
 
 
-def test_of_short_attempts_the_outline_leaves_something_to_see() -> None:
-    spans = [
-        Span(worker="w", label=str(i), began=i, ended=i + 0.9, outcome="converged")
-        for i in range(300)
-    ]
-    long = Span(worker="w", label="300", began=300.0, ended=330.0, outcome="converged")
-    (trace,) = timeline_figure([*spans, long]).data
-    assert list(trace.marker.line.width) == [0] * 300 + [1]
-
-
 @pytest.mark.parametrize(
     "figure",
     [
@@ -189,19 +150,11 @@ def test_of_short_attempts_the_outline_leaves_something_to_see() -> None:
         throughput_figure([]),
         importances_figure({}),
         trade_figure([TradeSeries(name="a", epochs=[], s_per_epoch=[], labels=[])]),
-        timeline_figure([]),
-        table_figure([], empty="nobody is at work"),
     ],
 )
 def test_an_empty_figure_says_why(figure: Any) -> None:
     (note,) = figure.layout.annotations
     assert note.text
-
-
-def test_a_table_has_the_keys_of_its_rows_as_head() -> None:
-    (table,) = table_figure([{"worker": "w1", "epoch": "3"}, {"worker": "w2", "epoch": "-"}]).data
-    assert list(table.header["values"]) == ["<b>worker</b>", "<b>epoch</b>"]
-    assert [list(column) for column in table.cells["values"]] == [["w1", "w2"], ["3", "-"]]
 
 
 def test_a_page_needs_no_network(tmp_path: Path) -> None:

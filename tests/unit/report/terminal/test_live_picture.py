@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 
 from tuner.display.terminal import Console
 from tuner.record import Recorded
-from tuner.report.alarms import Alarm
+from tuner.report.study_status import Alarm
 from tuner.report.terminal.live import Look, duration, picture
 from tuner.report.terminal.trial_sections import sparkline
 from tuner.storage.queue.roster import WorkerRow

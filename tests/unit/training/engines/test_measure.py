@@ -15,15 +15,15 @@ from tuner.config import Architecture, Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices.backend_rules import BackendChoice
 from tuner.models.registry import build_model
-from tuner.training.engines import measure
-from tuner.training.engines.eager import VALIDATION_BATCH
-from tuner.training.engines.measure import (
+from tuner.training.engines import choose
+from tuner.training.engines.choose import (
     WORTH_COMPILING_S,
     Candidates,
     fastest,
     measured,
     what_auto_means,
 )
+from tuner.training.engines.eager import VALIDATION_BATCH
 
 EAGER, GRAPH, COMPILE = Backend.EAGER, Backend.GRAPH, Backend.COMPILE
 SLOW = """
@@ -107,12 +107,12 @@ def test_a_step_that_waits_is_never_captured() -> None:
 def test_a_capture_that_fails_leaves_plain_operations_where_the_process_lives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(measure, "_alive", lambda: True)
+    monkeypatch.setattr(choose, "_alive", lambda: True)
     tried = Pretended({EAGER: 1.0, GRAPH: RuntimeError("operation not permitted")})
     why = chosen(tried).reason
     assert why.startswith("the step cannot be captured: ")
     assert why.endswith("RuntimeError: operation not permitted")
-    monkeypatch.setattr(measure, "_alive", lambda: False)
+    monkeypatch.setattr(choose, "_alive", lambda: False)
     with pytest.raises(RuntimeError, match="operation not permitted"):
         chosen(tried)
     full = Pretended({EAGER: 1.0, GRAPH: torch.OutOfMemoryError("16 GiB more")})

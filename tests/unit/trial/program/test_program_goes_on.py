@@ -11,7 +11,9 @@ from optuna.trial import TrialState
 
 from tests.support.programs import failure_of, heard_by, program_job, trained
 from tuner.config import EpochRecord, StopReason
+from tuner.devices import Observation
 from tuner.storage.records import TrialResult
+from tuner.trial.program import run_program
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -64,6 +66,41 @@ def test_a_program_with_a_checkpoint_goes_on_with_its_clock(tmp_path: Path) -> N
     assert starts[1].startswith("2 {'epoch': 2, 'elapsed_s': ")
     assert recorded.timed_earlier is not None
     assert len(recorded.timed_earlier) == 1
+
+
+def test_a_checkpoint_of_an_earlier_epoch_has_the_clock_of_that_epoch(tmp_path: Path) -> None:
+    """It keeps the first of three epochs: what the two after it took is spent again, once."""
+    waits = "time.sleep(0 if done or number == 1 else 60 if number == 4 else 1)"
+    text = RESUMABLE.replace(
+        '    open(mine, "w")', '    if number == 1 or done: open(mine, "w")'
+    ).replace("time.sleep(0.05)", waits)
+    first = interrupted_after(3, tmp_path, text)
+    told: list[EpochRecord] = []
+    result = continued(tmp_path, text, **heard_by(told))
+    assert result.recorded.resumed_from_epoch == 1
+    assert [record.epoch for record in told] == [2, 3, 4, 5]
+    assert told[0].elapsed_s - first[0].elapsed_s < 1 < first[1].elapsed_s - first[0].elapsed_s
+
+
+def test_a_device_that_was_shared_before_the_interruption_spoils_the_timing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Looks:
+        seen = Observation(contaminated=True, why="others used 40%")
+
+        def __init__(self, *_: object, **__: object) -> None:
+            """Of any device."""
+
+        def finish(self) -> Observation:
+            return self.seen
+
+    monkeypatch.setattr(run_program, "Watch", Looks)
+    text = RESUMABLE.replace("(0.05)", "(60 if number == 3 and not done else 0.01)")
+    interrupted_after(2, tmp_path, text)
+    monkeypatch.setattr(Looks, "seen", Observation(contaminated=False, why=""))
+    recorded = continued(tmp_path, text).recorded
+    assert recorded.resumed_from_epoch == 2
+    assert (recorded.contaminated, recorded.contamination) == (True, "others used 40%")
 
 
 @pytest.mark.parametrize(("says", "starts"), [(", 'epochs': 5", 2), ("", 3)])
@@ -137,7 +174,7 @@ def test_a_program_that_was_killed_goes_on_once(tmp_path: Path) -> None:
 
 def test_the_values_of_a_program_that_was_killed_after_them_count(tmp_path: Path) -> None:
     for whom in ("os.getpid()", "os.getppid()"):
-        text = f"{RESUMABLE}\nreport.close(); os.kill({whom}, 9); time.sleep(60)\n"
+        text = f"{RESUMABLE}\nreport.close(); time.sleep(.2); os.kill({whom}, 9); time.sleep(60)\n"
         result = trained(program_job(tmp_path / f"of {whom}", text, folder=tmp_path / whom))
         assert result is not None
         assert (result.state, result.recorded.epochs) == (TrialState.COMPLETE, 5)

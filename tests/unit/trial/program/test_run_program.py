@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 
 from tests.support.programs import failure_of, heard_by, program_job, trained
 from tuner.config import EpochRecord
+from tuner.devices import exclusive
 from tuner.trial.job import TrainerLostError
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -93,6 +94,24 @@ def test_a_callbacks_clock_counts_and_cannot_run_ahead(tmp_path: Path) -> None:
     assert "that cannot be" in failure_of(program_job(tmp_path, text % "9.0", process=process))
     without = text.replace(", elapsed_s=%s", "")
     assert "no elapsed_s" in failure_of(program_job(tmp_path, without, process=process))
+
+
+def test_a_programs_device_is_its_own_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
+    free: list[bool] = []
+
+    def on_epoch(_record: EpochRecord, _repeat: int) -> None:
+        with exclusive(job.device.lock_names, give_up=lambda: True) as mine:
+            free.append(mine)
+
+    text = "epoch(1, .5); time.sleep(.1); say(final={'test_mql': 1})"
+    job = program_job(tmp_path, text, on_epoch=on_epoch)
+    assert trained(job) is not None
+    assert free == [False]
+    with exclusive(job.device.lock_names, give_up=lambda: True) as mine:
+        assert mine
 
 
 def test_a_busy_program_is_not_taken_for_a_stranger(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.present import present
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare import another_search
-from tuner.verdict.compare.another_search import (
+from tuner.verdict.compare import between
+from tuner.verdict.compare.between import (
     AnotherSearch,
     another_search_of,
     another_search_sentences,
@@ -42,7 +42,7 @@ def search(
 
 @pytest.fixture(autouse=True)
 def confirmations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(another_search, "confirmation_of", lambda study: study)
+    monkeypatch.setattr(between, "confirmation_of", lambda study: study)
 
 
 def found_of(*searches: Any) -> tuple[AnotherSearch, ...]:

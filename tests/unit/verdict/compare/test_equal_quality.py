@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.verdict.compare.equal_quality import shown_levels
+from tuner.verdict.compare.registered import shown_levels
 
 
 def test_levels_have_as_many_digits_as_it_takes_to_tell_them_apart() -> None:

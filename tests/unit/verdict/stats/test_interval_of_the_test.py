@@ -12,14 +12,14 @@ import pytest
 
 from tuner.spec.margin import MARGIN
 from tuner.verdict.compare.answers import levels, mql_phrase, sentence, time_phrase
-from tuner.verdict.stats.effects import (
+from tuner.verdict.stats.intervals import (
     TIME_MARGIN,
     Comparison,
     Effect,
     Question,
     Sample,
 )
-from tuner.verdict.stats.pairs import judge, judge_at_look, looks_for
+from tuner.verdict.stats.pairs import judge
 from tuner.verdict.stats.permutation import (
     least_p,
     paired_t_interval,
@@ -59,7 +59,7 @@ def test_the_interval_leaves_out_no_difference_where_the_test_rejects_and_nowher
 ) -> None:
     rng = np.random.default_rng(13)
     rejected = 0
-    for _ in range(1000):
+    for _ in range(400):
         d = differences(rng, int(rng.integers(5, 12)))
         level = 0.05 / int(rng.integers(1, 20))
         low, high = interval(d, level)
@@ -68,7 +68,7 @@ def test_the_interval_leaves_out_no_difference_where_the_test_rejects_and_nowher
         if not math.isclose(p, level, rel_tol=1e-9):
             assert (p <= level) == (low > 0 or high < 0), (d, level, p, low, high)
         rejected += p <= level
-    assert 100 < rejected < 900
+    assert 40 < rejected < 360
 
 
 def test_the_ends_are_where_the_test_of_a_shifted_sample_begins_to_reject() -> None:
@@ -132,7 +132,7 @@ def samples(rng: np.random.Generator, names: str, seeds: int) -> list[Sample]:
 
 def verdicts() -> Iterator[tuple[Comparison, Mapping[str, Sample]]]:
     rng = np.random.default_rng(29)
-    for _ in range(250):
+    for _ in range(100):
         drawn = samples(rng, "abc"[: int(rng.integers(2, 4))], int(rng.choice((6, 8, 9))))
         asked = [
             Question(a=a.name, b=b.name, family="f")
@@ -140,12 +140,7 @@ def verdicts() -> Iterator[tuple[Comparison, Mapping[str, Sample]]]:
             for b in drawn
             if a.name < b.name
         ]
-        looks = looks_for(10)
-        if rng.random() < 0.2:
-            look = looks[int(rng.integers(len(looks)))]
-            answers = judge_at_look(drawn, asked, look=look, looks=looks)
-        else:
-            answers = judge(drawn, asked)
+        answers = judge(drawn, asked)
         yield from ((answer, {each.name: each for each in drawn}) for answer in answers)
 
 
@@ -167,7 +162,6 @@ def holds_together(effect: Effect, named: Mapping[str, Sample], question: Questi
     size = MARGIN * float(np.mean(list(named[question.b].mql.values())))
     limits = (1 / TIME_MARGIN, TIME_MARGIN) if effect.nothing else (-size, size)
     assert effect.within_margin == (limits[0] < found.low and found.high < limits[1])
-    assert effect.decided == (effect.claimed or effect.within_margin)
     said = time_phrase(effect, "b") if effect.nothing else mql_phrase(effect)
     assert ("surely close" in said) == (effect.within_margin and not effect.why_not)
     shown = SIZED.search(said)
@@ -192,9 +186,9 @@ def test_a_claim_is_made_where_the_printed_interval_leaves_out_no_difference_and
             holds_together(effect, named, answer.question)
             claimed += effect.claimed
             close += effect.within_margin
-            neither += not effect.decided
+            neither += not (effect.claimed or effect.within_margin)
             silent += bool(effect.why_not)
-    assert min(claimed, close, neither, silent) > 40
+    assert min(claimed, close, neither, silent) > 15
 
 
 def test_the_simple_variant_of_the_campaign_has_no_claim_with_an_interval_that_holds_zero() -> None:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tuner.verdict.stats.effects import Comparison, Question, Sample
-from tuner.verdict.stats.intervals import LEAST_RUNS
-from tuner.verdict.stats.pairs import judge, judge_at_look
+from tuner.verdict.stats.intervals import LEAST_RUNS, Comparison, Question, Sample
+from tuner.verdict.stats.pairs import judge
 
 SEEDS = range(100, 110)
 SD_TIME, SD_MQL = 0.05, 0.0073
@@ -62,7 +61,7 @@ def test_too_few_pairs_have_no_answer_and_say_how_many_are_needed() -> None:
     assert (
         f"4 pairs of runs on the same seeds, {LEAST_RUNS} are the least" in answer.seconds.why_not
     )
-    assert not answer.decided
+    assert not any(each.claimed or each.within_margin for each in answer.effects)
 
 
 def test_only_runs_on_the_same_seeds_are_paired() -> None:
@@ -118,37 +117,10 @@ def test_families_are_corrected_apart() -> None:
     assert together.p_adjusted == pytest.approx(min(1.0, 4 * alone.p))
 
 
-def test_an_early_look_needs_more_than_a_late_one() -> None:
-    rng = np.random.default_rng(3)
-    a, b = drawn("a", rng, ratio=0.88, seeds=6), drawn("b", rng, seeds=6)
-    question = [Question(a="a", b="b", family="f")]
-    early = judge_at_look([a, b], question, look=6, looks=(6, 8, 10))[0].seconds
-    planned = judge_at_look([a, b], question, look=6, looks=(6,))[0].seconds
-    assert early.p == planned.p == planned.others["t"]
-    assert planned.p is not None
-    assert 0.006 < planned.p < 0.025  # between the two looks' levels for two tests
-    assert (early.claimed, planned.claimed) == (False, True)
-
-
-def test_an_answer_is_clear_when_everything_differs_or_is_surely_alike() -> None:
-    rng = np.random.default_rng(2)
-    question = [Question(a="a", b="b", family="f")]
-    tight = [
-        sample(n, list(10 + rng.normal(0, 0.05, 6)), list(0.8 + rng.normal(0, 0.0005, 6)))
-        for n in "ab"
-    ]
-    assert judge_at_look(tight, question, look=6, looks=(6, 8, 10))[0].decided
-    loose = [
-        sample(n, list(10 + rng.normal(0, 2.0, 6)), list(0.8 + rng.normal(0, 0.03, 6)))
-        for n in "ab"
-    ]
-    assert not judge_at_look(loose, question, look=6, looks=(6, 8, 10))[0].decided
-
-
 @pytest.mark.parametrize(("ratio", "more"), [(1.1, 0.02), (1.0, 0.0)])
 def test_planted_differences_are_found_and_none_is_invented(ratio: float, more: float) -> None:
     rng = np.random.default_rng(20)
-    repetitions = 100
+    repetitions = 60
     answers = [
         ask(drawn("a", rng, ratio=ratio, more=more), drawn("b", rng)) for _ in range(repetitions)
     ]
@@ -162,13 +134,13 @@ def test_planted_differences_are_found_and_none_is_invented(ratio: float, more: 
 
 def test_what_is_called_detectable_is_found_in_nine_cases_of_ten() -> None:
     rng = np.random.default_rng(21)
-    alike = [ask(drawn("a", rng), drawn("b", rng)) for _ in range(50)]
+    alike = [ask(drawn("a", rng), drawn("b", rng)) for _ in range(30)]
     ratio = float(
         np.median([answer.seconds.detectable for answer in alike if answer.seconds.detectable])
     )
     more = float(np.median([answer.mql.detectable for answer in alike if answer.mql.detectable]))
-    planted = [ask(drawn("a", rng, ratio=ratio, more=more), drawn("b", rng)) for _ in range(200)]
+    planted = [ask(drawn("a", rng, ratio=ratio, more=more), drawn("b", rng)) for _ in range(100)]
     assert ratio > 1
     assert more > 0
-    assert 160 <= sum(answer.seconds.claimed for answer in planted) <= 195
-    assert 160 <= sum(answer.mql.claimed for answer in planted) <= 195
+    assert 80 <= sum(answer.seconds.claimed for answer in planted) <= 98
+    assert 80 <= sum(answer.mql.claimed for answer in planted) <= 98

@@ -80,7 +80,7 @@ def test_p_is_that_of_all_deals_where_ties_are_only_of_what_was_not_reached(
     assert 0 < p <= 1
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(SEARCHES, SEARCHES, LEVELS)
 def test_a_claim_is_where_the_interval_leaves_out_one_and_p_is_small(
     a: list[float], b: list[float], level: float
@@ -93,7 +93,7 @@ def test_a_claim_is_where_the_interval_leaves_out_one_and_p_is_small(
         assert found.possible
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(SEARCHES, SEARCHES, LEVELS)
 def test_exchanged_labels_turn_the_answer_around(
     a: list[float], b: list[float], level: float
