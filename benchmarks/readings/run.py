@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.readings.distance import missing, read, table
+from benchmarks.readings.distance import Row, missing, read, table
 from benchmarks.readings.tried import TRIED, Tried
 from benchmarks.shared.data_folder import add_data_dir
 from benchmarks.shared.marked_sections import replaced
@@ -39,15 +39,17 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 NEAREST = 5
 """Readings that the page tells of, beside today's."""
-USUAL_S = 45.0
-"""A training that is begun may take this, sharing the device; later ones 1.5 times the longest."""
+USUAL_S = 60.0
+"""A training that is begun may take this, sharing the device; where its reading's trainings are known, 1.3 times the
+longest."""
 
 _held: dict[str, Any] = {}
 """Of a worker's process: its data and its options."""
 
 
-def begin(options: argparse.Namespace) -> None:
-    """A worker's process gets ready."""
+def begin(options: argparse.Namespace, devices: multiprocessing.Queue[str]) -> None:
+    """A worker's process gets ready; the devices are shared out evenly."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = devices.get()
     import torch
 
     from tuner.data.prepare import prepare
@@ -159,28 +161,40 @@ def _fitted(config: RunConfig, tried: Tried, data: DeviceData, until: float) -> 
     return result
 
 
+def takes_s(rows: Sequence[Row], reading: str) -> float:
+    """As far as can be told before."""
+    known = [row["total_s"] for row in rows if row["reading"] == reading]
+    return 1.3 * max(known) + 10 if known else USUAL_S
+
+
 def train_missing(options: argparse.Namespace, readings: Sequence[str]) -> int:
     """Trains until the stage, or the budget, is over; 1 where a training failed."""
     deadline = time.time() + options.budget
     if options.out.exists() and not options.out.read_bytes().endswith(b"\n"):
         with options.out.open("a", encoding="utf-8") as file:
             file.write("\n")  # a kill cut its last line short
-    longest, failed, done = 0.0 if options.quick else USUAL_S / 1.5, False, 0
-    began: dict[Future[dict[str, Any] | None], tuple[tuple[str, str, int], float]] = {}
+    failed, done = False, 0
+    began: dict[Future[dict[str, Any] | None], tuple[str, str, int]] = {}
     tried_here: set[tuple[str, str, int]] = set()
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, spawn, begin, (options,)) as pool:
+    devices: multiprocessing.Queue[str] = spawn.Queue()
+    for number in range(options.workers):
+        devices.put(str(number % options.devices) if options.devices else "")
+    with ProcessPoolExecutor(options.workers, spawn, begin, (options, devices)) as pool:
         while True:
-            todo = missing(read(options.out), readings, options.stage)
-            todo = [each for each in todo if each not in tried_here]
-            while todo and len(began) < options.workers and time.time() + 1.5 * longest < deadline:
-                job = todo.pop(0)
-                tried_here.add(job)
-                began[pool.submit(train, *job, deadline - 2)] = job, time.time()
+            rows = read(options.out)
+            todo = [
+                each for each in missing(rows, readings, options.stage) if each not in tried_here
+            ]
+            takes = {job: 0.0 if options.quick else takes_s(rows, job[0]) for job in todo}
+            for job in sorted(todo, key=takes.__getitem__, reverse=True):
+                if len(began) < options.workers and time.time() + takes[job] < deadline:
+                    tried_here.add(job)
+                    began[pool.submit(train, *job, deadline - 2)] = job
             if not began:
                 break
             for future in wait(began, return_when=FIRST_COMPLETED).done:
-                job, since = began.pop(future)
+                job = began.pop(future)
                 try:
                     row = future.result()
                 except Exception as error:  # noqa: BLE001 - the others go on
@@ -191,7 +205,7 @@ def train_missing(options: argparse.Namespace, readings: Sequence[str]) -> int:
                     continue
                 with options.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
-                done, longest = done + 1, max(longest if done else 0.0, time.time() - since)
+                done += 1
                 print(" ".join(f"{value}" for value in row.values()), flush=True)
     left = len(missing(read(options.out), readings, options.stage))
     print(f"{done} trained; {left} of this stage are left", flush=True)
@@ -227,10 +241,11 @@ def main() -> None:
         page.write_text(replaced(text, "readings", lines), encoding="utf-8")
         print(table(rows, readings))
         return
-    if options.device is None:
-        import torch
+    import torch
 
+    if options.device is None:
         options.device = "cuda" if torch.cuda.is_available() else "cpu"
+    options.devices = torch.cuda.device_count() if options.device == "cuda" else 0
     options.backend = options.backend or ("auto" if options.device == "cuda" else "eager")
     with tempfile.TemporaryDirectory() as folder:
         options.cache = Path(folder)

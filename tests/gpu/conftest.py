@@ -34,6 +34,7 @@ ALONE = (
     "profile/test_stages.py::test_the_",
     "profile/test_stages.py::test_a_whole_profile",
     "training/test_out_of_memory.py::test_a_training_needs_its_memory_once",
+    "training/engines/test_measured.py::test_a_step_that_can_be_captured_is",
     "training/engines/test_pool.py::test_memory_that_runs_out_beside_a_full_pool",
 )
 """What measures clocks or fills the GPU's memory. torch counts the memory of a process by itself:

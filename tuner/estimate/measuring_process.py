@@ -144,7 +144,9 @@ class MeasuringProcess:
             told = self._asked(wanted, what, within_s)
         except ChildError as error:
             return MeasuredSize(size=size_of(wanted.as_dict()), failure=str(error))
-        return MeasuredSize(**told)
+        if not told["usable"]:
+            self.end()
+        return MeasuredSize(**told["measured"])
 
     def _asked(self, wanted: Hyperparameters, what: str, within_s: float) -> Mapping[str, Any]:
         return self._answer({"what": what, "params": wanted.as_dict()}, within_s)

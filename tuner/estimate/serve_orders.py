@@ -48,8 +48,10 @@ COMPILED = (Backend.TRITON.value, Backend.COMPILE.value)
 PEAK_RESET = Path("/proc/self/clear_refs")
 
 
-def measure_size(config: RunConfig, data: DeviceData, *, timed: bool = True) -> MeasuredSize:
-    """Nothing of it is left on the device.
+def measure_size(
+    config: RunConfig, data: DeviceData, *, timed: bool = True
+) -> tuple[MeasuredSize, bool]:
+    """And whether this process can measure another. Nothing of it is left on the device.
 
     Args:
         config: of a training; the backend is what `auto` would take.
@@ -62,14 +64,20 @@ def measure_size(config: RunConfig, data: DeviceData, *, timed: bool = True) -> 
     check_settings(config, data.shapes)
     size = size_of(config.hyperparameters.as_dict())
     try:
-        return _measured(_with_backend(config, data), data, timed=timed)
+        return _measured(_with_backend(config, data), data, timed=timed), True
     except Exception as error:
-        if (reason := out_of_memory(error)) is None:
-            raise
-        message = first_line(reason)
+        reason = out_of_memory(error)
+        if reason is None:
+            # A library may say in words of its own that a size is too large for it.
+            if timed or not isinstance(error, RuntimeError):
+                raise
+            reason = error
+        # Else torch takes a capture to be still under way.
+        message, usable = first_line(reason), reason is error
     # Only out here are the frames gone, and with them what they held.
-    _give_back(data.minimum.device)
-    return MeasuredSize(size=size, failure=message)
+    if usable:
+        _give_back(data.minimum.device)
+    return MeasuredSize(size=size, failure=message), usable
 
 
 def _with_backend(config: RunConfig, data: DeviceData) -> RunConfig:
@@ -252,8 +260,8 @@ def _serve(began: float, orders: Orders) -> None:
             orders.answer({"evaluation_s": time.perf_counter() - since})
             del model
             continue
-        found = measure_size(config, seen, timed=order["what"] == "time")
-        orders.answer(dataclasses.asdict(found))
+        found, usable = measure_size(config, seen, timed=order["what"] == "time")
+        orders.answer({"measured": dataclasses.asdict(found), "usable": usable})
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import torch
 
 from tests.support.backend_trainings import config_of
 from tests.support.tiny_tasks import tiny_task
@@ -44,7 +45,7 @@ def test_a_long_set_up_is_made_twice(
     data: DeviceData, made: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "COMPILED", (Backend.EAGER.value,))
-    found = subject.measure_size(CONFIG, data)
+    found, _ = subject.measure_size(CONFIG, data)
     assert len(made) == 2
     assert found.fits
     assert found.built_s > 0.5 * COMPILES_S
@@ -52,7 +53,7 @@ def test_a_long_set_up_is_made_twice(
 
 
 def test_what_no_compiler_took_is_not_built(data: DeviceData, made: list[float]) -> None:
-    found = subject.measure_size(CONFIG, data)
+    found, _ = subject.measure_size(CONFIG, data)
     assert len(made) == 2
     assert found.setup_s < COMPILES_S
     assert found.built_s == 0.0
@@ -60,11 +61,44 @@ def test_what_no_compiler_took_is_not_built(data: DeviceData, made: list[float])
 
 def test_a_short_one_is_not(data: DeviceData, made: list[float]) -> None:
     made.append(0.0)  # compiled before
-    found = subject.measure_size(CONFIG, data)
+    found, _ = subject.measure_size(CONFIG, data)
     assert len(made) == 2
     assert (found.fits, found.built_s) == (True, 0.0)
 
 
 def test_whether_it_fits_takes_one(data: DeviceData, made: list[float]) -> None:
-    assert subject.measure_size(CONFIG, data, timed=False).fits
+    found, usable = subject.measure_size(CONFIG, data, timed=False)
+    assert (found.fits, usable) == (True, True)
     assert len(made) == 1
+
+
+def test_after_a_capture_that_cannot_end_the_process_is_given_up(
+    data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ran_out(*_: object) -> Engine:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def could_not_end(*_: object) -> Engine:
+        try:
+            return ran_out()
+        finally:
+            raise RuntimeError("capture_end: unjoined work")
+
+    for make, goes_on in ((ran_out, True), (could_not_end, False)):
+        monkeypatch.setattr(subject, "make_engine", make)
+        found, usable = subject.measure_size(CONFIG, data)
+        assert (found.fits, usable) == (False, goes_on)
+        assert "out of memory" in found.failure
+
+
+def test_a_size_that_a_library_refuses_in_words_of_its_own_does_not_fit(
+    data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> Engine:
+        raise RuntimeError("numel is larger than 32 bits can count")
+
+    monkeypatch.setattr(subject, "make_engine", refused)
+    found, usable = subject.measure_size(CONFIG, data, timed=False)
+    assert (found.failure, usable) == ("numel is larger than 32 bits can count", True)
+    with pytest.raises(RuntimeError, match="32 bits"):
+        subject.measure_size(CONFIG, data)
