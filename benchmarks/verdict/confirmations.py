@@ -12,7 +12,6 @@ import numpy as np
 from benchmarks.verdict.retunes import BESIDE_S, Answer, Retune
 from benchmarks.verdict.truths import noise_of_mql, truth
 from tuner.spec.margin import MARGIN
-from tuner.verdict.recommendation import first_within
 from tuner.verdict.stats.noninferiority import no_worse
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +59,7 @@ class AtLevel:
 
 
 def answered(retune: Retune) -> AtLevel:
-    """The first that is confirmed of what a search offers at the level, else its default; the same
+    """The last that is claimed of what is tested, the surest first, else its default; the same
     every time. All of them run, as they do where somebody asks.
     """
     job = truth(retune.truth)
@@ -70,11 +69,14 @@ def answered(retune: Retune) -> AtLevel:
     for answer in asked:
         runs = job.runs(np.repeat([answer.where], SEEDS, axis=0), random)
         times.append(float(np.median([run.seconds for run in runs])))
-        # The level is the default's own: the default is within it whatever these seeds say.
-        mqls.append(0.0 if answer.default else float(np.median([run.mql for run in runs])))
+        mqls.append({seed: run.mql for seed, run in enumerate(runs)})
         spent += sum(run.seconds for run in runs) + SEEDS * BESIDE_S
-    place = first_within(retune.level, mqls)
-    assert place is not None, "the default is within it"
+    place = -1
+    for step, mql in enumerate(mqls[:-1]):
+        test = no_worse(mql, mqls[-1], margin=MARGIN)
+        if test is None or not test.claimed:
+            break
+        place = step
     answer = asked[place]
     within = answer.default or answer.mql <= retune.level
     return AtLevel(times[place], within, answer.default, spent)

@@ -15,7 +15,8 @@ from benchmarks.verdict.next_runs import NextSeeds, Searched
 from benchmarks.verdict.retunes import Answer, Retune, registered_level
 from benchmarks.verdict.truths import Training, truth
 from tuner.spec.margin import LEAST_RUNS, MARGIN
-from tuner.verdict.recommendation import CHANCE, recommend, to_confirm_at, to_verify
+from tuner.verdict.confirmation_plan import confirmation_steps
+from tuner.verdict.recommendation import CHANCE, recommend, to_verify
 from tuner.verdict.runs_model import RunsModel
 
 BUDGET_S = 240.0
@@ -140,8 +141,9 @@ def at_level(gpu: Gpu, model: RunsModel, *, least_runs: int) -> tuple[AtLevel, f
     """
     runs = gpu.runs()
     where = {run.trial: run.where for run in runs}
-    level, error = registered_level(truth(gpu.name))
-    offered = to_confirm_at(model, level, error=error, least_runs=least_runs)
+    level, _ = registered_level(truth(gpu.name))
+    enough = [n for n, ran in zip(model.trials, model.runs, strict=True) if ran >= least_runs]
+    offered = confirmation_steps(model, None, margin=MARGIN, candidates=enough)
     default = _answer(gpu, gpu.default)
     at = answered(
         Retune(

@@ -17,13 +17,9 @@ import numpy as np
 from benchmarks.verdict.searches import runs_of_search
 from benchmarks.verdict.truths import MOST_EPOCHS, Truth, truth
 from tuner.spec.margin import LEAST_RUNS, MARGIN
+from tuner.verdict.confirmation_plan import confirmation_steps
 from tuner.verdict.known_runs import Run
-from tuner.verdict.recommendation import (
-    recommend,
-    recommend_at,
-    to_confirm_at,
-    to_verify,
-)
+from tuner.verdict.recommendation import recommend, recommend_at, to_verify
 from tuner.verdict.runs_model import Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]
@@ -80,7 +76,7 @@ class Retune:
     at_level: dict[float, Answer]
     """At the registered level, which is the default's own: the default reaches it by definition."""
     offered: tuple[Answer, ...]
-    """What is to be confirmed there, from the boldest to the surest."""
+    """What is tested there, the surest first."""
     search_s: float
     verification_s: float
     trainings: int
@@ -104,7 +100,7 @@ def retune(found: dict[str, Any], how: Verification, chances: Sequence[float]) -
     level, error = registered_level(job)
     least = LEAST_RUNS if how.rounds else 1
     answers, at_level = {}, {}
-    offered = to_confirm_at(model, level, error=error, least_runs=least)
+    offered = confirmation_steps(model, None, margin=MARGIN, seeds=LEVEL_RUNS)
     default = _truly(job, where[0], 1.0, default=True)
     for chance in chances:
         own = recommend(model, chance=chance, least_runs=least).chosen

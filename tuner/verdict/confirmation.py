@@ -134,13 +134,12 @@ class Confirmation:
     """Of each configuration, as planned."""
     frozen: StoredFrozen
     reference: str | None
-    """The group whose default's quality `at_level` was asked for."""
+    """The group whose default's quality the offers are for."""
     default: Verified | None
     steps: tuple[Verified, ...]
     """What is tested, in this order; empty where the default stands, or nothing is recommended."""
-    at_level: Verified | None
-    to_answer_with: tuple[Verified, ...]
-    """For the study at the reference's quality: the first that is confirmed."""
+    offers: tuple[Verified, ...]
+    """The same for the quality of the reference's default."""
     last_block: bool = False
     """Its MQLs are of the last block of the test split, which nothing else opens."""
     tests: tuple[Test, ...] = ()
@@ -166,7 +165,7 @@ class Confirmation:
     @property
     def configurations(self) -> tuple[Verified, ...]:
         """Each once, the default first."""
-        asked = (self.default, *self.steps, self.at_level, *self.to_answer_with)
+        asked = (self.default, *self.steps, *self.offers)
         return tuple({each.trial_number: each for each in asked if each}.values())
 
     @property
@@ -221,7 +220,6 @@ class Confirmation:
             "default": _figures(self.default, self.frozen.default),
             "recommended": _figures(self.recommended, self.trial),
             "steps": [{"trial": n, "test": test and test.as_dict()} for n, test in steps],
-            "at_level": _figures(self.at_level, self.frozen.at_level),
             "offers": [_figures(of.get(n), n) for n in self.frozen.offers or ()],
             **in_json(self, "default_stands", "reference", "test", "elsewhere"),
             "nothing_because": self.frozen.why_none,
@@ -308,23 +306,17 @@ def _confirmation(study: StudySnapshot, runs: Sequence[VerificationRun]) -> Conf
         reference=plan.reference,
         default=of(frozen.default),
         steps=all_of(frozen.steps()),
-        at_level=of(frozen.at_level),
-        to_answer_with=all_of(frozen.to_answer_with()),
+        offers=all_of(frozen.offered()),
         last_block=study.definition.keeps_last_block,
     )
-    return dataclasses.replace(confirmation, tests=_in_order(confirmation))
-
-
-def _in_order(there: Confirmation) -> tuple[Test, ...]:
-    """The tests of a confirmation, none before all has run: worked out once."""
-    if there.default is None or not there.complete:
-        return ()
-    found: list[Test] = []
-    for step in there.steps:
-        found.append(tested(step, there.default, margin=there.frozen.margin))
-        if not found[-1].claimed:
+    if confirmation.default is None or not confirmation.complete:
+        return confirmation
+    tests: list[Test] = []
+    for step in confirmation.steps:
+        tests.append(tested(step, confirmation.default, margin=frozen.margin))
+        if not tests[-1].claimed:
             break
-    return tuple(found)
+    return dataclasses.replace(confirmation, tests=tuple(tests))
 
 
 def _figures(found: Verified | None, trial: int | None) -> dict[str, Any] | None:

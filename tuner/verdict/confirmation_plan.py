@@ -30,8 +30,8 @@ from tuner.study.snapshot import Group, StudySnapshot, grouped, snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, known_runs_of
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of
 from tuner.verdict.recommendation import NoAnswerError, model_of
-from tuner.verdict.runs_model import Estimate, RunsModel
-from tuner.verdict.same_quality import Answer, offered, recommended, recommended_against
+from tuner.verdict.runs_model import Estimate, Quality, RunsModel
+from tuner.verdict.same_quality import quality_of, recommended
 from tuner.verdict.verification_plan import (
     Planned,
     Turn,
@@ -66,6 +66,7 @@ def confirmation_steps(
     seeds: int = CONFIRMATION_SEEDS,
     most: int = STEPS,
     candidates: Collection[int] | None = None,
+    level: Quality | None = None,
 ) -> tuple[Estimate, ...]:
     """What is to be tested, in this order; empty where nothing is expected to be shown.
 
@@ -76,13 +77,18 @@ def confirmation_steps(
         seeds: of the confirmation.
         most: how many at most.
         candidates: trials that may be recommended; all where None.
+        level: what they are held against; None: the study's own default.
 
     Raises:
         ValueError: the default configuration is not among the runs.
     """
-    chances = model.chance_of_default(margin)
-    may = model.faster(candidates) & (chances >= LEAST_CHANCE)
-    saved, claims = model.drawn_confirmations(margin, seeds, _DRAWS, _SEED)
+    if level is None:
+        chances, may = model.chance_of_default(margin), model.faster(candidates)
+    else:
+        chances = model.chance_of_level((1 + margin) * level.mql, error=level.error)
+        may = model.among(candidates)
+    may &= chances >= LEAST_CHANCE
+    saved, claims = model.drawn_confirmations(margin, seeds, _DRAWS, _SEED, level)
     alone = (saved * claims).mean(axis=0)
     rows = [row for row in np.argsort(-alone, kind="stable").tolist() if may[row]][:_SHORT_LIST]
     steps = [] if first is None else [model.trials.index(first)]
@@ -325,7 +331,9 @@ def _goes_on(study: StudySnapshot, there: Confirmation, reference: str | None) -
     """Whether the study's last confirmation is the one that is asked for."""
     if not there.complete:
         return True
-    return reference in (None, there.reference) and there.frozen.known == known_runs_of(study)
+    # What is the reference itself is held against its own default, whoever else is named.
+    asked = reference in (None, there.reference, study.membership.group)
+    return asked and there.frozen.known == known_runs_of(study)
 
 
 def _freeze(
@@ -343,19 +351,20 @@ def _freeze(
     model, margin = model_of(now), now.policy.counted_margin
     own = recommended(now, model, margin=margin)
     assert own.default is not None, "its own default was asked for"
-    notes, at_level, offers = [], None, None
-    try:
-        if reference is not None:
-            found = offered(now, model, reference, margin=margin, of_reference=of_reference)
-            offers = tuple(each.trial for each in found)
-        if reference is not None and reference.membership.group != now.membership.group:
-            answer = recommended_against(
-                now, model, reference, margin=margin, of_reference=of_reference
+    assert model is not None, "or there was no answer"
+    notes: list[str] = []
+    offers: tuple[Estimate, ...] = ()
+    may = candidates_of(now)
+    if reference is not None and reference.membership.group != now.membership.group:
+        try:
+            level = quality_of(reference, of_reference, now)
+            offers = confirmation_steps(
+                model, None, margin=margin, seeds=seeds, candidates=may, level=level
             )
-            at_level = answer.chosen.trial
-    except NoAnswerError as error:
-        notes.append(f"{study.name}: {error}")
-    steps = _steps(now, model, own, seeds)
+        except NoAnswerError as error:
+            notes.append(f"{study.name}: {error}")
+    first = None if own.default_stands else own.chosen.trial
+    steps = confirmation_steps(model, first, margin=margin, seeds=seeds, candidates=may)
     if not steps:
         notes.append(f"{study.name}: the default stands, so there is nothing to hold against it")
     last = confirmation_of(now)
@@ -363,8 +372,7 @@ def _freeze(
         default=own.default.trial,
         recommended=steps[0].trial if steps else None,
         bolder=tuple(each.trial for each in steps[1:]),
-        at_level=at_level,
-        offers=offers,
+        offers=tuple(each.trial for each in reversed(offers)),
         margin=margin,
         chance=steps[0].chance if steps else None,
         known=known_runs_of(now),
@@ -375,24 +383,11 @@ def _freeze(
     return _Frozen(study, plan, params, own.cut_at is not None, tuple(notes))
 
 
-def _steps(
-    now: StudySnapshot, model: RunsModel | None, own: Answer, seeds: int
-) -> tuple[Estimate, ...]:
-    assert model is not None, "or there was no answer"
-    return confirmation_steps(
-        model,
-        None if own.default_stands else own.chosen.trial,
-        margin=own.margin,
-        seeds=seeds,
-        candidates=candidates_of(now),
-    )
-
-
 def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen]) -> list[_Frozen]:
     """The reference's default, where the reference is confirmed by another plan or not at all."""
     if reference is None or any(each.study.name == reference.members[0].name for each in frozen):
         return []
-    if not any(each.plan.at_level is not None or each.plan.offers for each in frozen):
+    if not any(each.plan.offers for each in frozen):
         return []
     first = reference.members[0]
     now = snapshot(first)

@@ -14,7 +14,7 @@ benchmarks/verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +31,6 @@ Array = np.ndarray[Any, Any]
 
 CHANCE = 0.95
 """How surely a configuration must be within the margin to be recommended."""
-BOLDEST_FIRST = (0.5, 0.7, 0.8, 0.9, 0.95)
-"""How sure what is confirmed at a level had to be, one after the other."""
 VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 6, 3
 """Before a recommendation: in so many rounds so many configurations, and the default, run again on
 so many fresh seeds each."""
@@ -113,43 +111,6 @@ def recommend_at(
     chosen, nearest = _chosen(model, chances, may, chance, least_runs, -model.seconds)
     default = None if model.default is None else model.estimate(model.default, chances)
     return Recommendation(chosen=chosen, nearest=nearest, default=default, chance=chance)
-
-
-def to_confirm_at(
-    model: RunsModel,
-    level: float,
-    *,
-    error: float = 0.0,
-    least_runs: int = 1,
-    candidates: Collection[int] | None = None,
-) -> tuple[Estimate, ...]:
-    """What one search has to offer at a registered level, from the boldest to the surest: each is
-    to run on fresh seeds, and the first that is confirmed is the answer (`first_within`).
-
-    Where only the surest would do, whether a search answers with its default, which may be several
-    times as slow, hangs on how often the right configurations happened to run.
-    """
-    offered: dict[int, Estimate] = {}
-    for chance in BOLDEST_FIRST:
-        found = recommend_at(
-            model, level, error=error, chance=chance, least_runs=least_runs, candidates=candidates
-        ).chosen
-        if found is None or found.trial == model.default:
-            break
-        offered.setdefault(found.trial, found)
-    return tuple(offered.values())
-
-
-def first_within(level: float, mqls: Iterable[float | None]) -> int | None:
-    """One search's answer at a registered level: the place of the first of these that is within it.
-
-    `mqls` are medians over fresh seeds, of what `to_confirm_at` gave in its order and of the
-    default at the end; None of what has no figure. None where the level is not reached.
-    """
-    for place, mql in enumerate(mqls):
-        if mql is not None and mql <= level:
-            return place
-    return None
 
 
 def to_verify(

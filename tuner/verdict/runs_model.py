@@ -51,6 +51,17 @@ class Estimate:
     """How often it ran itself."""
 
 
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """The MQL of a default."""
+
+    mql: float
+    error: float
+    """Its relative standard error."""
+    noise: float
+    """The variance of the logarithm of a single run's."""
+
+
 class RunsModel:
     """What all runs of a study say of each configuration that ran.
 
@@ -143,34 +154,47 @@ class RunsModel:
         over, variance = self.over_default()
         from scipy.special import ndtr  # here: who only watches a launch does not wait for it
 
-        error, needed = self._asked(seeds)
+        error, needed = asked_of(self._mql.noise, self._noise_of_default(), seeds)
         chance: Array = ndtr((math.log1p(margin) - over - needed) / np.sqrt(error + variance))
         chance[self.row_of_default()] = 0.0
         return chance
 
     def drawn_confirmations(
-        self, margin: float, seeds: int, count: int, seed: int
+        self, margin: float, seeds: int, count: int, seed: int, level: Quality | None = None
     ) -> tuple[Array, Array]:
         """What confirmations on so many seeds may come to, the default's runs being the same for
         all: the logarithm of how much faster than the default each configuration is, and whether
-        the test claims, (count, configurations) each.
+        the test claims, (count, configurations) each. At another default's quality: of how much
+        faster than twice the slowest.
+
+        Raises:
+            ValueError: the default configuration is not among the runs, and no `level` is given.
+        """
+        seconds, mql = self.draws(count, seed)
+        random = np.random.default_rng([seed, seeds])
+        measured = mql + random.standard_normal(mql.shape) * np.sqrt(self._mql.noise / seeds)
+        if level is None:
+            row = self.row_of_default()
+            held, slowest, noise = measured[:, [row]], seconds[:, [row]], self._noise_of_default()
+        else:
+            slowest, noise = seconds.max(axis=1, keepdims=True) + math.log(2), level.noise
+            error = math.sqrt(level.error**2 + noise / seeds)
+            held = math.log(level.mql) + error * random.standard_normal((count, 1))
+        saved: Array = np.maximum(slowest - seconds, 0.0)
+        _, needed = asked_of(self._mql.noise, noise, seeds)
+        return saved, held - measured + math.log1p(margin) >= needed
+
+    def quality_of_default(self) -> Quality:
+        """What another study is held against.
 
         Raises:
             ValueError: the default configuration is not among the runs.
         """
         row = self.row_of_default()
-        seconds, mql = self.draws(count, seed)
-        noise = np.random.default_rng([seed, seeds]).standard_normal(mql.shape)
-        measured = mql + noise * np.sqrt(self._mql.noise / seeds)
-        lead = measured[:, [row]] - measured
-        saved: Array = np.maximum(seconds[:, [row]] - seconds, 0.0)
-        _, needed = self._asked(seeds)
-        return saved, lead + math.log1p(margin) >= needed
+        return Quality(float(self.mql[row]), float(self.mql_error[row]), self._noise_of_default())
 
-    def _asked(self, seeds: int) -> tuple[Array, Array]:
-        """Of each configuration, by a confirmation on so many seeds: see `asked_of`."""
-        noise = self._mql.noise
-        return asked_of(noise, float(noise[self.row_of_default()]), seeds)
+    def _noise_of_default(self) -> float:
+        return float(self._mql.noise[self.row_of_default()])
 
     def chance_of_level(self, level: float, *, error: float = 0.0) -> Array:
         """How surely each one's MQL is at most `level`, which is known to a relative standard error

@@ -15,7 +15,7 @@ from tuner.spec.margin import LEAST_RUNS
 from tuner.storage.queue.verifications import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
-from tuner.verdict.known_runs import candidates_of, default_cut_at
+from tuner.verdict.known_runs import candidates_of, default_cut_at, default_of
 from tuner.verdict.picks import UNBOUNDED, Bounds, excess
 from tuner.verdict.recommendation import (
     NoAnswerError,
@@ -24,14 +24,9 @@ from tuner.verdict.recommendation import (
     nothing_within,
     recommend,
     recommend_at,
-    to_confirm_at,
     why_none,
 )
-from tuner.verdict.runs_model import Estimate, RunsModel
-
-OFFERED_RUNS = 2
-"""Of its own, of what a search offers at another's quality: each is to run on fresh seeds, and a
-search of few trials has run nothing `LEAST_RUNS` times (docs/decisions/0010)."""
+from tuner.verdict.runs_model import Estimate, Quality, RunsModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +133,24 @@ def recommended_against(
     """
     if reference.name == study.name:
         raise UsageError(f"--against: {study.name!r} is the study itself; name another one")
-    level = _reference(study, reference, of_reference)
+    own = quality_of(reference, of_reference, study)
     if model is None or study.results.infeasible:
         raise NoAnswerError(f"nothing to recommend: {why_none(study, default=False)}")
     found = recommend_at(
         model,
-        level.mql * (1 + margin),
-        error=level.error,
+        own.mql * (1 + margin),
+        error=own.error,
         least_runs=(least := least_runs(study)),
         candidates=_within(study, model, bounds),
+    )
+    held = default_of(reference)
+    assert held is not None, "or it had no quality"
+    level = Reference(
+        study=reference.name,
+        trial=held,
+        mql=own.mql,
+        error=own.error,
+        cut_at=default_cut_at(reference),
     )
     if found.chosen is None:
         left = limit_in_words(level.cut_at)
@@ -161,36 +165,6 @@ def recommended_against(
         least_runs=least,
         against=level,
         cut_at=default_cut_at(study),
-    )
-
-
-def offered(
-    study: StudySnapshot,
-    model: RunsModel | None,
-    reference: StudySnapshot,
-    *,
-    margin: float,
-    of_reference: RunsModel | None = None,
-) -> tuple[Estimate, ...]:
-    """What the study has to offer at the quality of the default of `reference`, from the boldest to
-    the surest: each is to be confirmed, and the first that is answers for the study.
-
-    Empty where nothing but its default is sure enough.
-
-    Raises:
-        UsageError: the reference's MQL is of other data or another split.
-        NoAnswerError: too few trials of either, or a default of the reference that did not
-            converge.
-    """
-    level = _reference(study, reference, of_reference)
-    if model is None or study.results.infeasible:
-        raise NoAnswerError(f"nothing to recommend: {why_none(study, default=False)}")
-    return to_confirm_at(
-        model,
-        level.mql * (1 + margin),
-        error=level.error,
-        least_runs=min(OFFERED_RUNS, least_runs(study)),
-        candidates=candidates_of(study),
     )
 
 
@@ -251,7 +225,16 @@ def _inside(model: RunsModel, bounds: Bounds) -> frozenset[int | None]:
     return frozenset(n for n, *point in points if excess((point[0], point[1]), bounds) == 0)
 
 
-def _reference(study: StudySnapshot, reference: StudySnapshot, of: RunsModel | None) -> Reference:
+def quality_of(
+    reference: StudySnapshot, of_reference: RunsModel | None, study: StudySnapshot
+) -> Quality:
+    """Of the reference's default, which a study is held against; `of_reference` is the model of its
+    runs, which is fitted here where it is not given.
+
+    Raises:
+        UsageError: the MQLs are of other data or another split.
+        NoAnswerError: too few trials of the reference, or a default that did not converge.
+    """
     for what, one, other in (
         ("data", study.definition.data_hash, reference.definition.data_hash),
         ("split", study.definition.mql_split, reference.definition.mql_split),
@@ -261,14 +244,7 @@ def _reference(study: StudySnapshot, reference: StudySnapshot, of: RunsModel | N
                 f"--against: the MQL of study {reference.name!r} is of another {what} than that of "
                 f"{study.name!r}; name a study of the same"
             )
-    model = of or model_of(reference)
+    model = of_reference or model_of(reference)
     if model is None or model.default is None or reference.results.infeasible:
         raise NoAnswerError(f"--against {reference.name} is no reference: {why_none(reference)}")
-    row = model.trials.index(model.default)
-    return Reference(
-        study=reference.name,
-        trial=model.default,
-        mql=float(model.mql[row]),
-        error=float(model.mql_error[row]),
-        cut_at=default_cut_at(reference),
-    )
+    return model.quality_of_default()

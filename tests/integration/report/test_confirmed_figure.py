@@ -264,7 +264,7 @@ def test_marks_without_spread_and_times_that_are_none_have_a_frame() -> None:
 def test_a_default_that_stands_is_a_star_alone(
     unverified: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.verdict.confirmation_plan._steps", lambda *_: ())
+    monkeypatch.setattr("tuner.verdict.confirmation_plan.confirmation_steps", lambda *_, **__: ())
     (study,) = opened(unverified, "demo-original")
     plan_confirmation([study], seeds=SEEDS)
     verify_all([study])

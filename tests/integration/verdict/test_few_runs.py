@@ -6,8 +6,6 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pytest
-
 from tests.support.drawn_verifications import known, verify_all
 from tests.support.repeated_configurations import (
     REPEATED,
@@ -19,12 +17,10 @@ from tuner.spec.margin import LEAST_RUNS
 from tuner.study.archive import Archive
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
-from tuner.verdict import same_quality
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.reasons import because_of_answer, confirmed_sentence
-from tuner.verdict.recommendation import model_of
-from tuner.verdict.same_quality import Answer, answer_of, offered
+from tuner.verdict.same_quality import Answer, answer_of
 
 SEEDS = 12
 
@@ -80,17 +76,3 @@ def test_where_nothing_is_as_good_the_default_alone_runs_and_not_for_long(
     assert confirmed_sentence(found, name="few").startswith("few: the default stands")
     again = plan_confirmation([study], seeds=SEEDS)
     assert (again.new_runs, again.notes) == (0, ())
-
-
-def test_what_ran_twice_is_offered_at_anothers_quality(
-    repeated: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = snapshot(opened(with_runs(repeated, ((0.1, 0.5), (0.12, 0.51))), tmp_path))
-    reference = snapshot(all_worse(repeated))
-
-    def trials() -> set[int]:
-        return {e.trial for e in offered(study, model_of(study), reference, margin=0.01)}
-
-    assert REPEATED in trials()
-    monkeypatch.setattr(same_quality, "OFFERED_RUNS", LEAST_RUNS)
-    assert REPEATED not in trials()

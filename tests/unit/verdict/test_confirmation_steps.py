@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -84,3 +85,17 @@ def test_three_in_order_err_no_more_often_than_one() -> None:
                 break
             wrong += _step == 0
     assert wrong / 1500 < 0.055
+
+
+def test_at_anothers_quality_the_default_may_be_offered_and_the_surest_is_first(
+    model: RunsModel,
+) -> None:
+    own = model.quality_of_default()
+    assert own.mql == pytest.approx(0.8, abs=0.005)
+    steps = confirmation_steps(model, None, margin=MARGIN, level=own)
+    assert steps
+    assert all(one.chance >= next_.chance for one, next_ in pairwise(steps))
+    assert all(one.seconds > next_.seconds for one, next_ in pairwise(steps))
+    assert confirmation_steps(model, None, margin=MARGIN, level=own, candidates={0})[0].trial == 0
+    out_of_reach = replace(own, mql=0.7)
+    assert confirmation_steps(model, None, margin=MARGIN, level=out_of_reach) == ()

@@ -1,6 +1,5 @@
 """What a study recommends, by all its runs."""
 
-import itertools
 import math
 
 import numpy as np
@@ -9,13 +8,7 @@ from scipy.optimize import check_grad
 
 from tuner.search.next_run_model import Likelihood, Repeated, believed
 from tuner.verdict.known_runs import Run
-from tuner.verdict.recommendation import (
-    first_within,
-    recommend,
-    recommend_at,
-    to_confirm_at,
-    to_verify,
-)
+from tuner.verdict.recommendation import recommend, recommend_at, to_verify
 from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.stats.noninferiority import no_worse
 
@@ -136,26 +129,6 @@ def test_a_level_may_be_reached_by_the_default_and_by_nothing() -> None:
     # What is known less surely is reached less surely.
     sure, unsure = (model.chance_of_level(0.83, error=error) for error in (0.0, 0.05))
     assert sure.max() > unsure.max()
-
-
-def test_what_is_confirmed_at_a_level_goes_from_the_boldest_to_the_surest() -> None:
-    model = RunsModel(study(np.random.default_rng(6)), 0)
-    offered = to_confirm_at(model, 0.81)
-    assert offered
-    assert len({each.trial for each in offered}) == len(offered)
-    times, chances = [e.seconds for e in offered], [e.chance for e in offered]
-    assert times == sorted(times)
-    assert chances[0] >= 0.5
-    assert all(one < other for one, other in itertools.pairwise(chances))
-    assert to_confirm_at(model, 0.7) == ()
-
-
-def test_a_search_answers_with_the_first_that_is_confirmed_or_its_default_or_not_at_all() -> None:
-    boldest, second, unknown, default = 0.82, 0.81, None, 0.805
-    assert first_within(0.812, [boldest, second, unknown, default]) == 1
-    assert first_within(0.83, [boldest, second, unknown, default]) == 0
-    assert first_within(0.805, [boldest, second, unknown, default]) == 3
-    assert first_within(0.79, [boldest, second, unknown, default]) is None
 
 
 def test_the_wider_the_margin_the_surer() -> None:

@@ -65,11 +65,9 @@ class StoredFrozen(Loose):
     """None where the default stands, or where the study's default is run for others alone."""
     bolder: Annotated[tuple[Count, ...], Field(max_length=MOST_OFFERS)] = ()
     """What is tested after it, each only where all before it were claimed."""
-    at_level: Count | None = None
-    """What is recommended for the quality of the reference's default; None where nothing is, there
-    is no reference, or the study is the reference's."""
     offers: Annotated[tuple[Count, ...], Field(max_length=MOST_OFFERS)] | None = None
-    """What may have that quality, from the boldest to the surest; None in older plans."""
+    """What may have the quality of the reference's default, from the boldest to the surest; none
+    where there is no reference, or the study is the reference's."""
     margin: Annotated[float, Field(ge=0)]
     chance: Annotated[float, Field(ge=0, le=1)] | None = None
     """How surely what is recommended is as good, by what was known then."""
@@ -79,21 +77,17 @@ class StoredFrozen(Loose):
     why_none: str | None = None
     """Why nothing is recommended."""
 
-    def to_answer_with(self) -> tuple[int, ...]:
-        """What answers for the study at the reference's quality, the first that is confirmed."""
-        if self.offers is not None:
-            return self.offers
-        of_before = self.recommended if self.at_level is None else self.at_level
-        return () if of_before is None else (of_before,)
-
     def steps(self) -> tuple[int, ...]:
         """What is tested against the study's default, in this order."""
         return () if self.recommended is None else (self.recommended, *self.bolder)
 
+    def offered(self) -> tuple[int, ...]:
+        """What is tested against the reference's default, in this order."""
+        return (self.offers or ())[::-1]
+
     def trials(self) -> list[int]:
         """Each once, the default first."""
-        found = [self.default, *self.steps(), self.at_level, *(self.offers or ())]
-        return list(dict.fromkeys(number for number in found if number is not None))
+        return list(dict.fromkeys([self.default, *self.steps(), *self.offered()]))
 
 
 class StoredPlan(Loose):
@@ -102,7 +96,7 @@ class StoredPlan(Loose):
     kind: Literal["confirmation"] | None = None
     confirms: dict[StudyName, StoredFrozen] = Field(default_factory=dict)
     reference: StudyName | None = None
-    """The group whose default's quality `at_level` asks for."""
+    """The group whose default's quality the offers are for."""
     cut: dict[StudyName, Count] = Field(default_factory=dict)
     """Defaults of a confirmation that their study's limit of epochs had cut off before: their runs
     count with what they come to, converged or cut off."""

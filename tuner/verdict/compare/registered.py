@@ -1,8 +1,10 @@
 """Registered levels, and how fast each search reaches them.
 
 A level is a quality that was said before: the MQL of a variant's default hyperparameters with the
-margin. At a level each search has one time: of the boldest of what it offers for it that is
-confirmed; else of its default, where that is within the level; else none, which ranks last.
+margin. At a level each search has one time: of the last of what is tested for it, the surest first,
+that is shown to be no worse than that default by more than the margin; else of its own default,
+where that is shown; else none, which ranks last. It is one rule for all groups: a bolder one for
+some would make them faster.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from numpy.typing import NDArray
 
 from tuner.config import MqlSplit
 from tuner.files.plain import in_json
+from tuner.spec.margin import LEVEL
 from tuner.storage.queue.verifications import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.known_runs import candidates_of
-from tuner.verdict.recommendation import first_within, model_of, recommend_at
+from tuner.verdict.recommendation import model_of, recommend_at
 from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.stats.intervals import (
     CONFIDENCE,
@@ -31,6 +34,7 @@ from tuner.verdict.stats.intervals import (
     percentile_interval,
     resampled_runs,
 )
+from tuner.verdict.stats.noninferiority import p_apart
 from tuner.verdict.verified import Verified, as_configurations, verified_in
 
 TEST = "test"
@@ -75,6 +79,8 @@ class RegisteredLevel:
     """The default's runs are those of a confirmation."""
     searches: Mapping[str, tuple[SearchTime, ...]]
     """By group."""
+    defaults: tuple[Verified, ...] = ()
+    """What `mql` is of: the group's default, by search."""
     error: float = 0.0
     """The relative standard error of `mql`."""
     last_block: bool = False
@@ -135,6 +141,7 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
             runs=len(runs),
             confirmed=confirmed,
             searches={},
+            defaults=tuple(defaults),
             error=error,
             last_block=confirmed and members[0].definition.keeps_last_block,
             cut_off=any(each.cut_off for each in defaults),
@@ -179,7 +186,7 @@ def _time(
     there = confirmation_of(study)
     of_level = there is not None and there.last_block == level.last_block
     if there is not None and there.complete and of_level:
-        return _confirmed_time(study, there, level.group, level.mql)
+        return _confirmed_time(study, there, level)
     if level.last_block:
         return _unknown(study, "the level is of the last block, which only a confirmation opens")
     if study.definition.mql_split not in SEARCHED_ON_TEST:
@@ -209,18 +216,20 @@ def _unknown(study: StudySnapshot, why: str) -> SearchTime:
 
 
 def _confirmed_time(
-    study: StudySnapshot, there: Confirmation, group: str, level: float
+    study: StudySnapshot, there: Confirmation, level: RegisteredLevel
 ) -> SearchTime:
-    offers = there.to_answer_with if there.reference == group else (there.recommended,)
-    # At the quality of another default, one that is cut off is a miss, as everything else is.
-    own = there.default is not None and (
-        not there.default.cut_off or study.membership.group == group
-    )
-    asked = [each for each in (*offers, there.default if own else None) if each is not None]
-    place = first_within(level, [_counted(each, there.default) for each in asked])
-    if place is None:
+    """One rule for all groups: of what was frozen for the level, the last that is claimed against
+    all runs of its default; else the study's own default.
+    """
+    own = study.membership.group == level.group
+    offers = there.steps if own or there.reference != level.group else there.offers
+    found = _last_claimed(offers, level)
+    if found is None and there.default is not None:
+        at_its_own = own and there.default.mql is not None
+        others = () if there.default.cut_off else (there.default,)
+        found = there.default if at_its_own else _last_claimed(others, level)
+    if found is None:
         return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=True)
-    found = asked[place]
     if found.seconds is None:
         return _unknown(study, f"too many timings of trial {found.trial_number} were disturbed")
     return SearchTime(
@@ -232,12 +241,23 @@ def _confirmed_time(
     )
 
 
-def _counted(found: Verified, default: Verified | None) -> float | None:
-    """Its median MQL; None where too few runs converged, or fewer than of the default. It is
-    reached by its quality, whatever is known of its times.
+def _last_claimed(offers: Sequence[Verified], level: RegisteredLevel) -> Verified | None:
+    """Of these, in their order, up to the first that is not: no worse than the level's default, and
+    missing no more often.
     """
-    missed = default is not None and found.missed > default.missed
-    return None if found.mql is None or missed else found.mql.estimate
+    held = [mql for each in level.defaults for mql in _mqls(each)]
+    ran, missed = (sum(n) for n in zip(*map(_ran_and_missed, level.defaults), strict=True))
+    found = None
+    for each in offers:
+        mine, misses = _ran_and_missed(each)
+        if p_apart(_mqls(each), held, margin=level.margin) >= LEVEL or misses * ran > missed * mine:
+            break
+        found = each
+    return found
+
+
+def _ran_and_missed(found: Verified) -> tuple[int, int]:
+    return len(found.runs), found.missed
 
 
 # Time at equal quality: of each variant, the fastest verified configuration that forecasts at
