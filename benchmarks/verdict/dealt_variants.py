@@ -1,0 +1,298 @@
+"""Searches of one job dealt to four variants: is a difference claimed where there is none?
+
+    python benchmarks/verdict/dealt_variants.py --searches 40 --deals 300 --jobs 2 --output OUT/dealt-variants
+
+Every search is of the same network, so whatever is claimed between two variants is wrong. Each deal
+takes five searches for each of four variants, the first being the reference, and goes the product's
+way: each search freezes what it tests, against its own default or the reference's; all of it runs on
+90 fresh seeds; one rule says what answers; and exact tests compare the three others with the
+reference. `--deals` are of each truth. With the same deals one variant's times are planted 1.5 times
+as long, which should be found. Searches are kept in a file that is not committed. Writes OUTPUT.md
+and OUTPUT.json.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.one_core import one_core_each
+
+one_core_each()  # before numpy: one search a core
+
+import numpy as np
+
+from benchmarks.verdict.budgets import Gpu, Place
+from benchmarks.verdict.next_runs import Searched
+from benchmarks.verdict.simulation_files import (
+    kept,
+    of_each_search,
+    options_of,
+    publish,
+    searches_in,
+)
+from benchmarks.verdict.truths import RETUNED, TRUTHS, noise_of_mql, truth
+from tuner.spec.margin import CONFIRMATION_SEEDS, LEVEL, MARGIN
+from tuner.verdict.confirmation_plan import confirmation_steps
+from tuner.verdict.known_runs import Run
+from tuner.verdict.recommendation import recommend
+from tuner.verdict.runs_model import Quality, RunsModel
+from tuner.verdict.stats.noninferiority import p_apart
+from tuner.verdict.stats.searches import NOT_REACHED, compare_with_reference
+
+Array = np.ndarray[Any, Any]
+
+CACHE = Path(__file__).parent / "dealt-searches.jsonl"
+CAP = 1.5
+"""As in a retune's searches."""
+SEARCHES, VARIANTS = 5, 4
+FIRSTS = 8
+"""Searches that may be the reference's first, whose model says the quality that others ask for."""
+PLANTED = 1.5
+LOG_TIME = 0.12
+"""Standard deviation of the logarithm of a training's time over seeds."""
+KINDS = ("as recorded", "t, 3 df", "10 % fail", "two of five fall back")
+
+
+def searched(name: str, seed: int, budget_s: float) -> dict[str, Any]:
+    """What a search trained."""
+    gpu = Gpu(name, seed, budget_s, cap=CAP)
+    Searched(gpu, "kg").spend()
+    return {
+        "truth": name,
+        "seed": seed,
+        "budget_s": budget_s,
+        "spent_s": gpu.spent_s,
+        "runs": [[r.trial, *r.where, r.seconds, r.mql, r.epochs] for r in gpu.runs()],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What a search tests, the surest first: places against its own default, and against the
+    default of the reference whose first search is that one.
+    """
+
+    steps: tuple[Place, ...]
+    offers: dict[int, tuple[Place, ...]]
+
+
+def frozen(search: dict[str, Any], levels: dict[int, Quality]) -> Frozen:
+    model, where = _model(search)
+    chosen = recommend(model).chosen
+    steps = confirmation_steps(model, chosen.trial if chosen else None, margin=MARGIN)
+    offers = {
+        seed: confirmation_steps(model, None, margin=MARGIN, level=level)
+        for seed, level in levels.items()
+    }
+    return Frozen(
+        tuple(where[each.trial] for each in steps),
+        {seed: tuple(where[each.trial] for each in mine) for seed, mine in offers.items()},
+    )
+
+
+def _model(search: dict[str, Any]) -> tuple[RunsModel, dict[int, Place]]:
+    runs = [
+        Run(trial=row[0], where=tuple(row[1:-3]), seconds=row[-3], mql=row[-2], epochs=row[-1])
+        for row in search["runs"]
+    ]
+    return RunsModel(runs, 0), {run.trial: run.where for run in runs}
+
+
+class Bench:
+    """Trainings on fresh seeds of one truth, and what they say."""
+
+    def __init__(self, name: str, kind: str, random: np.random.Generator) -> None:
+        self._job, self._kind, self._random = truth(name), kind, random
+        self.default: Place = tuple(self._job.where(self._job.default)[0].tolist())
+        self._known = functools.cache(self._looked_up)
+
+    def _looked_up(self, where: Place) -> tuple[float, float, float]:
+        here = np.array([where])
+        job = self._job
+        return tuple(float(f(here)[0]) for f in (job.log_epochs, job.seconds, job.mql))  # type: ignore[return-value]
+
+    def mqls(self, where: Place) -> Array:
+        """On as many seeds as a confirmation has, but for those that failed."""
+        log_epochs, _, mql = self._known(where)
+        epochs = np.full(CONFIRMATION_SEEDS, math.exp(log_epochs))
+        noise = noise_of_mql(epochs, self._random, self._job.noise)
+        if self._kind == "t, 3 df":
+            noise = noise.std() * self._random.standard_t(3, len(noise)) / math.sqrt(3)
+        if self._kind == "10 % fail":
+            noise = noise[self._random.random(len(noise)) >= 0.1]
+        return mql + noise
+
+    def seconds(self, where: Place) -> float:
+        """The median of its runs."""
+        error = LOG_TIME * math.sqrt(math.pi / 2 / CONFIRMATION_SEEDS)
+        return self._known(where)[1] * math.exp(error * self._random.standard_normal())
+
+    def answer(self, offers: Sequence[Place], default: Array, *, reference: bool) -> float:
+        """As `tuner.verdict.compare.registered` finds it."""
+        found = self._last_claimed(offers, default)
+        if found is None:
+            found = self.default if reference else self._last_claimed([self.default], default)
+        return NOT_REACHED if found is None else self.seconds(found)
+
+    def _last_claimed(self, offers: Sequence[Place], default: Array) -> Place | None:
+        found, seeds = None, CONFIRMATION_SEEDS
+        for place in offers:
+            mine = self.mqls(place)
+            missed = (seeds - len(mine)) / seeds > 1 - len(default) / (SEARCHES * seeds)
+            if p_apart(mine, default, margin=MARGIN) >= LEVEL or missed:
+                break
+            found = place
+        return found
+
+
+def deal(name: str, searches: dict[int, Frozen], kind: str, number: int) -> dict[str, list[float]]:
+    """Times by variant; "0" is the reference."""
+    random = np.random.default_rng([number, truth(name).made.seed, KINDS.index(kind)])
+    bench = Bench(name, kind, random)
+    first = int(random.integers(FIRSTS))
+    others = [seed for seed in searches if seed != first]
+    drawn = [first, *random.permutation(others)[: VARIANTS * SEARCHES - 1].tolist()]
+    default = np.concatenate([bench.mqls(bench.default) for _ in range(SEARCHES)])
+    times: dict[str, list[float]] = {}
+    for variant in range(VARIANTS):
+        mine = drawn[variant * SEARCHES : (variant + 1) * SEARCHES]
+        times[str(variant)] = []
+        for nth, seed in enumerate(mine):
+            of = searches[seed]
+            offers = of.steps if variant == 0 else of.offers[first]
+            if kind == "two of five fall back" and nth < 2:
+                offers = ()
+            times[str(variant)].append(bench.answer(offers, default, reference=variant == 0))
+    return times
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Of deals of one truth: how many claim anything, how many claims say that the variant is
+    faster or slower, how often the planted one is found, and the share of answers by kind.
+    """
+
+    truth: str
+    kind: str
+    deals: int
+    claimed: int
+    faster: int
+    slower: int
+    found: int
+    recommended: float
+    not_reached: float
+
+
+def counted(name: str, searches: dict[int, Frozen], kind: str, deals: int) -> Counted:
+    claimed = faster = slower = found = 0
+    answers: list[float] = []
+    default_s = Bench(name, kind, np.random.default_rng(0)).seconds
+    usual = default_s(tuple(truth(name).where(truth(name).default)[0].tolist()))
+    for number in range(deals):
+        times = deal(name, searches, kind, number)
+        answers += [each / usual for mine in times.values() for each in mine]
+        between = [each for each in compare_with_reference("0", times) if each.claimed]
+        claimed += bool(between)
+        faster += sum(each.high < 1 for each in between)
+        slower += sum(each.low > 1 for each in between)
+        planted = {**times, "1": [PLANTED * each for each in times["1"]]}
+        found += any(
+            each.a == "1" and each.claimed and each.low > 1
+            for each in compare_with_reference("0", planted)
+        )
+    share = np.array(answers)
+    return Counted(
+        name,
+        kind,
+        deals,
+        claimed,
+        faster,
+        slower,
+        found,
+        float((share < 0.9).mean()),
+        float(np.isinf(share).mean()),
+    )
+
+
+def of_truth(name: str, searches: Sequence[dict[str, Any]], deals: int) -> Iterator[Counted]:
+    """Of each kind of noise."""
+    mine = {each["seed"]: each for each in searches if each["truth"] == name}
+    levels = {seed: _model(mine[seed])[0].quality_of_default() for seed in range(FIRSTS)}
+    ready = {seed: frozen(each, levels) for seed, each in mine.items()}
+    for kind in KINDS:
+        yield counted(name, ready, kind, deals)
+
+
+def _exact(count: int, of: int) -> str:
+    from scipy.stats import binomtest
+
+    ends = binomtest(count, of).proportion_ci(method="exact")
+    return f"{count / of:.1%} [{ends.low:.1%}, {ends.high:.1%}]"
+
+
+def lines(found: Sequence[Counted]) -> list[str]:
+    """A row for each kind of noise."""
+    from scipy.stats import binomtest
+
+    text = [
+        "| seeds | deals | any claim | faster, slower (p) | 1.5 times found | faster answers | not reached |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind in KINDS:
+        mine = [each for each in found if each.kind == kind]
+        deals, claimed, faster, slower, planted = (
+            sum(getattr(each, name) for each in mine)
+            for name in ("deals", "claimed", "faster", "slower", "found")
+        )
+        even = binomtest(faster, faster + slower).pvalue if faster + slower else 1.0
+        text.append(
+            f"| {kind} | {deals} | {_exact(claimed, deals)} | {faster}, {slower} ({even:.2f}) | "
+            f"{_exact(planted, deals)} | {np.mean([m.recommended for m in mine]):.0%} | "
+            f"{np.mean([m.not_reached for m in mine]):.1%} |"
+        )
+    return text
+
+
+def main() -> None:
+    parser = options_of(__doc__)
+    parser.add_argument("--searches", type=int, default=40, help="of each truth")
+    parser.add_argument("--budget", type=float, default=120.0, help="GPU seconds of each")
+    parser.add_argument("--deals", type=int, default=300, help="of each truth")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    names = [made.name for made in (*TRUTHS, *RETUNED) if made.report]
+    there = {
+        (one["truth"], one["seed"]): one
+        for one in searches_in(options.cache)
+        if one["budget_s"] == options.budget
+    }
+    todo = [
+        (name, seed)
+        for name in names
+        for seed in range(options.searches)
+        if (name, seed) not in there
+    ]
+    if todo:
+        search = functools.partial(searched, budget_s=options.budget)
+        for one in kept(of_each_search(search, todo, options.jobs), options.cache):
+            there[one["truth"], one["seed"]] = one
+    searches = [there[name, seed] for name in names for seed in range(options.searches)]
+    found = [each for name in names for each in of_truth(name, searches, options.deals)]
+    document = {"budget_s": options.budget, "found": [asdict(each) for each in found]}
+    text = [
+        f"{options.searches} searches of {options.budget:g} s of each of {len(names)} truths.",
+        "",
+    ]
+    publish(options.output, "simulated", document, [*text, *lines(found)])
+
+
+if __name__ == "__main__":
+    main()
