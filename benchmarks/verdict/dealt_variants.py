@@ -43,7 +43,7 @@ from tuner.verdict.confirmation_plan import confirmation_steps
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import recommend
 from tuner.verdict.runs_model import Quality, RunsModel
-from tuner.verdict.stats.noninferiority import p_apart
+from tuner.verdict.stats.noninferiority import misses_more, p_apart
 from tuner.verdict.stats.searches import NOT_REACHED, compare_with_reference
 
 Array = np.ndarray[Any, Any]
@@ -145,8 +145,9 @@ class Bench:
         found, seeds = None, CONFIRMATION_SEEDS
         for place in offers:
             mine = self.mqls(place)
-            missed = (seeds - len(mine)) / seeds > 1 - len(default) / (SEARCHES * seeds)
-            if p_apart(mine, default, margin=MARGIN) >= LEVEL or missed:
+            of_default = SEARCHES * seeds
+            more = misses_more((seeds - len(mine), seeds), (of_default - len(default), of_default))
+            if more or p_apart(mine, default, margin=MARGIN) >= LEVEL:
                 break
             found = place
         return found

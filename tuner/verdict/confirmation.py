@@ -27,7 +27,7 @@ from tuner.storage.queue.verifications import (
 )
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.stats.intervals import Interval, finite
-from tuner.verdict.stats.noninferiority import NoWorse, no_worse, paired_ratio
+from tuner.verdict.stats.noninferiority import NoWorse, misses_more, no_worse, paired_ratio
 from tuner.verdict.verified import Verified, as_configurations
 
 # What was recommended against its default on other data: on the series and the split that decide
@@ -99,6 +99,7 @@ class Test:
     """None while they share too few seeds, or where their figures have no ratio."""
     ratio: Interval | None
     """Of their times."""
+    runs: tuple[int, int]
     missed: tuple[int, int]
     """Runs of either that do not count. Those of a default that its limit cuts off do, where that
     was so before."""
@@ -107,10 +108,14 @@ class Test:
 
     @property
     def claimed(self) -> bool:
-        """It is no worse by more than the margin; not where it missed more often."""
-        return (
-            self.no_worse is not None and self.no_worse.claimed and self.missed[0] <= self.missed[1]
-        )
+        """It is no worse by more than the margin; not where it surely misses more often."""
+        return self.no_worse is not None and self.no_worse.claimed and not self.misses_more
+
+    @property
+    def misses_more(self) -> bool:
+        """Than the default."""
+        one, other = zip(self.missed, self.runs, strict=True)
+        return misses_more(one, other)
 
     def as_dict(self) -> dict[str, Any]:
         found = self.no_worse
@@ -281,6 +286,7 @@ def tested(a: Verified, b: Verified, *, margin: float) -> Test:
     return Test(
         no_worse=no_worse(one.mql, other.mql, margin=margin),
         ratio=paired_ratio(one.seconds, other.seconds),
+        runs=(one.runs, other.runs),
         missed=(one.misses, other.misses),
         shared=len(one.mql.keys() & other.mql.keys()),
     )

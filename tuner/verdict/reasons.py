@@ -83,6 +83,7 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
         on += " and on the last block of the test split, which the search had not seen"
     if test.claimed:
         said = f"{name}: trial {trial} is {asked}{_mql(test)}{_time(there, test)}, {on}"
+        said += _missed(there, test)
     else:
         said = (
             f"{name}: that trial {trial} is {asked} is not shown {on}{_mql(test)}"
@@ -159,11 +160,10 @@ def _time(there: Confirmation, test: Test) -> str:
 
 
 def _missed(there: Confirmation, test: Test) -> str:
-    if test.missed[0] <= test.missed[1]:
+    if not test.missed[0]:
         return ""
-    if there.default_cut_off:
-        return f"; {test.missed[0]} of its runs did not converge, as what is recommended has to"
-    return f"; {test.missed[0]} of its runs did not converge, and {test.missed[1]} of the default's"
+    of_default = "" if there.default_cut_off else f", and {test.missed[1]} of the default's"
+    return f"; {test.missed[0]} of its runs did not converge{of_default}"
 
 
 _POINTS = {"mql": "the lowest MQL", "time": "the least time", "knee": "the knee"}

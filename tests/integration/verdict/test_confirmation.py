@@ -150,10 +150,13 @@ def test_bolder_ones_are_tested_in_order_and_the_last_that_is_shown_stands(
     assert document["recommended"]["trial"] == stands
 
 
-def test_one_that_misses_more_often_is_not_confirmed(unverified: Database) -> None:
+@pytest.mark.parametrize(("misses", "claimed"), [(2, True), (5, False)])
+def test_one_that_surely_misses_more_often_is_not_confirmed(
+    unverified: Database, misses: int, claimed: bool
+) -> None:
     (study,) = opened(unverified, "demo-original")
     plan_confirmation([study], seeds=SEEDS)
-    lost = sorted({run.seed for run in verifications_of([study]).runs()})[:2]
+    lost = sorted({run.seed for run in verifications_of([study]).runs()})[:misses]
 
     def run(job: TrialJob) -> TrialResult:
         return missed(job) if job.number and job.seed in lost else known()(job)
@@ -161,7 +164,9 @@ def test_one_that_misses_more_often_is_not_confirmed(unverified: Database) -> No
     verify_all([study], run)
     test = last(study).test
     assert test is not None
-    assert (test.missed, test.claimed) == ((2, 0), False)
+    assert (test.missed, test.claimed) == ((misses, 0), claimed)
+    said = confirmed_sentence(last(study), name="it")
+    assert f"; {misses} of its runs did not converge, and 0 of the default's" in said
 
 
 def test_other_series_and_splits_are_reported_and_decide_nothing(unverified: Database) -> None:

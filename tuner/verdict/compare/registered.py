@@ -34,7 +34,7 @@ from tuner.verdict.stats.intervals import (
     percentile_interval,
     resampled_runs,
 )
-from tuner.verdict.stats.noninferiority import p_apart
+from tuner.verdict.stats.noninferiority import misses_more, p_apart
 from tuner.verdict.verified import Verified, as_configurations, verified_in
 
 TEST = "test"
@@ -243,21 +243,18 @@ def _confirmed_time(
 
 def _last_claimed(offers: Sequence[Verified], level: RegisteredLevel) -> Verified | None:
     """Of these, in their order, up to the first that is not: no worse than the level's default, and
-    missing no more often.
+    not surely missing more often.
     """
     held = [mql for each in level.defaults for mql in _mqls(each)]
-    ran, missed = (sum(n) for n in zip(*map(_ran_and_missed, level.defaults), strict=True))
+    misses = [(each.missed, len(each.runs)) for each in level.defaults]
+    missed, ran = map(sum, zip(*misses, strict=True))
     found = None
     for each in offers:
-        mine, misses = _ran_and_missed(each)
-        if p_apart(_mqls(each), held, margin=level.margin) >= LEVEL or misses * ran > missed * mine:
+        more = misses_more((each.missed, len(each.runs)), (missed, ran))
+        if more or p_apart(_mqls(each), held, margin=level.margin) >= LEVEL:
             break
         found = each
     return found
-
-
-def _ran_and_missed(found: Verified) -> tuple[int, int]:
-    return len(found.runs), found.missed
 
 
 # Time at equal quality: of each variant, the fastest verified configuration that forecasts at

@@ -29,6 +29,7 @@ _ROUNDING = 1e-12
 """Relative to the mean: a spread no greater than that is none."""
 _FIRST_STEP, _FARTHEST, _FINE = 1e-3, 100.0, 1e-13
 """Of the search for the bound, in units of the ratio."""
+_ONE_IN = 20
 _LARGEST_LOG = 700.0
 """Of a quotient that a float can hold."""
 
@@ -103,6 +104,20 @@ def p_apart(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
     if math.sqrt(variance) <= _ROUNDING * largest:
         return 0.0 if lead < 0 else 1.0
     return _freed_of_skewness(lead, variance, third, variance**2 / squares)
+
+
+def misses_more(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """Whether a surely misses more often than b, of which each is misses and runs: Fisher's exact
+    test, one-sided, 5 %. A single run that failed says nothing of a configuration.
+
+    >>> from tuner.verdict.stats.noninferiority import misses_more
+    >>> [misses_more((misses, 90), (0, 90)) for misses in (1, 4, 5)]
+    [False, False, True]
+    """
+    misses = a[0] + b[0]
+    as_many = range(a[0], min(a[1], misses) + 1)
+    ways = sum(math.comb(a[1], n) * math.comb(b[1], misses - n) for n in as_many)
+    return _ONE_IN * ways < math.comb(a[1] + b[1], misses)  # no float holds such numbers
 
 
 def paired_ratio(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | None:

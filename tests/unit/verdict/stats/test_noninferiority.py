@@ -1,6 +1,7 @@
 """Whether one configuration is no worse than another by more than a margin."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tuner.spec.margin import LEVEL
-from tuner.verdict.stats.noninferiority import NoWorse, _p, no_worse, paired_ratio
+from tuner.verdict.stats.noninferiority import (
+    NoWorse,
+    _p,
+    misses_more,
+    no_worse,
+    p_apart,
+    paired_ratio,
+)
+
+Array = np.ndarray[Any, Any]
 
 MQLS = st.lists(st.floats(0.5, 1.5), min_size=5, max_size=12)
 
@@ -119,3 +129,47 @@ def test_the_paired_ratio_is_the_geometric_mean_of_pairs() -> None:
     # A time of 0, or beyond all measure, is what a stranger wrote.
     assert paired_ratio({**a, 99: 1e308}, {**b, 99: 1e-308}) is None
     assert paired_ratio({**a, 98: 0.0, 99: 1.0}, {**b, 98: 1.0, 99: 0.0}) == found
+
+
+def test_runs_on_seeds_of_their_own_are_tested_as_welch_does_where_nothing_is_skewed() -> None:
+    half = np.linspace(0.0, 0.03, 20)
+    a = np.concatenate([0.8 - half, 0.8 + half])
+    b = np.concatenate([0.795 - half / 3, 0.795 + half / 3])
+    ours = p_apart(a.tolist(), b.tolist(), margin=0.01)
+    theirs = stats.ttest_ind(a, 1.01 * b, equal_var=False, alternative="less").pvalue
+    assert ours == pytest.approx(theirs, rel=1e-6)
+    assert p_apart([0.8] * 4, b.tolist(), margin=0.01) == 1.0
+    assert p_apart([0.8] * 6, [0.8] * 6, margin=0.01) == 0.0
+    assert p_apart([0.8] * 6, [0.8, math.nan] * 6, margin=0.01) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["normal", "t3", "skewed"])
+def test_apart_at_the_margin_it_errs_in_five_of_a_hundred(kind: str) -> None:
+    random = np.random.default_rng(8)
+
+    def noise(n: int) -> Array:
+        found: Array = random.standard_normal(n)
+        if kind == "t3":
+            found = random.standard_t(3, n) / math.sqrt(3)
+        if kind == "skewed":
+            found = (random.gamma(4.0, size=n) - 4.0) / 2.0
+        return found
+
+    wrong = 0
+    for _ in range(3000):
+        default, mine = 0.8 + 0.006 * noise(450), 0.808 + 0.009 * noise(90)
+        wrong += p_apart(mine.tolist(), default.tolist(), margin=0.01) < 0.04
+    print(kind, wrong)
+    assert 0.025 < wrong / 3000 < 0.055
+
+
+def test_what_misses_as_often_by_luck_is_no_reason() -> None:
+    for a, b in (
+        ((3, 90), (1, 90)),
+        ((9, 90), (40, 450)),
+        ((20, 90), (40, 450)),
+        ((5, 12), (0, 12)),
+    ):
+        table = [[a[0], a[1] - a[0]], [b[0], b[1] - b[0]]]
+        exact = stats.fisher_exact(table, alternative="greater").pvalue
+        assert misses_more(a, b) == (exact < 0.05)
