@@ -4,9 +4,8 @@
 
 Every search is of the same network, so whatever is claimed between two variants is wrong. Each deal
 takes five searches for each of four variants, the first being the reference, and goes the product's
-way: each search freezes what it tests, against its own default or the reference's; all of it runs on
-90 fresh seeds; one rule says what answers; and exact tests compare the three others with the
-reference. `--deals` are of each truth. With the same deals one variant's times are planted 1.5 times
+way: each search freezes what it tests against the reference's default; all of it runs on 90 fresh
+seeds; one rule says what answers; and exact tests compare the three others with the reference. `--deals` are of each truth. With the same deals one variant's times are planted 1.5 times
 as long, which should be found. Searches are kept in a file that is not committed. Writes OUTPUT.md
 and OUTPUT.json.
 """
@@ -73,28 +72,18 @@ def searched(name: str, seed: int, budget_s: float) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    """What a search tests, the surest first: places against its own default, and against the
-    default of the reference whose first search is that one.
-    """
-
-    steps: tuple[Place, ...]
-    offers: dict[int, tuple[Place, ...]]
+Frozen = dict[int, tuple[Place, ...]]
+"""What a search tests, the surest first, by the reference's first search."""
 
 
 def frozen(search: dict[str, Any], levels: dict[int, Quality]) -> Frozen:
     model, where = _model(search)
     chosen = recommend(model).chosen
-    steps = confirmation_steps(model, chosen.trial if chosen else None, margin=MARGIN)
-    offers = {
-        seed: confirmation_steps(model, None, margin=MARGIN, level=level)
-        for seed, level in levels.items()
-    }
-    return Frozen(
-        tuple(where[each.trial] for each in steps),
-        {seed: tuple(where[each.trial] for each in mine) for seed, mine in offers.items()},
-    )
+    first, found = chosen.trial if chosen else None, {}
+    for seed, level in levels.items():
+        offers = confirmation_steps(model, first, margin=MARGIN, level=level)
+        found[seed] = tuple(where[each.trial] for each in offers)
+    return found
 
 
 def _model(search: dict[str, Any]) -> tuple[RunsModel, dict[int, Place]]:
@@ -167,9 +156,7 @@ def deal(name: str, searches: dict[int, Frozen], kind: str, number: int) -> dict
         times[str(variant)] = []
         for nth, seed in enumerate(mine):
             of = searches[seed]
-            offers = of.steps if variant == 0 else of.offers[first]
-            if kind == "two of five fall back" and nth < 2:
-                offers = ()
+            offers = () if kind == "two of five fall back" and nth < 2 else of[first]
             times[str(variant)].append(bench.answer(offers, default, reference=variant == 0))
     return times
 

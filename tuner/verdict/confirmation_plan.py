@@ -92,6 +92,8 @@ def confirmation_steps(
     alone = (saved * claims).mean(axis=0)
     rows = [row for row in np.argsort(-alone, kind="stable").tolist() if may[row]][:_SHORT_LIST]
     steps = [] if first is None else [model.trials.index(first)]
+    if level is not None:  # what is recommended otherwise need not be as good as that
+        steps = [row for row in steps if may[row]]
     expected = _expected(saved, claims, steps)
     while len(steps) < most:
         more = [
@@ -331,7 +333,7 @@ def _goes_on(study: StudySnapshot, there: Confirmation, reference: str | None) -
     """Whether the study's last confirmation is the one that is asked for."""
     if not there.complete:
         return True
-    # What is the reference itself is held against its own default, whoever else is named.
+    # What is the reference itself keeps what was confirmed before others were held against it.
     asked = reference in (None, there.reference, study.membership.group)
     return asked and there.frozen.known == known_runs_of(study)
 
@@ -354,16 +356,15 @@ def _freeze(
     assert model is not None, "or there was no answer"
     notes: list[str] = []
     offers: tuple[Estimate, ...] = ()
-    may = candidates_of(now)
-    if reference is not None and reference.membership.group != now.membership.group:
+    may, first = candidates_of(now), None if own.default_stands else own.chosen.trial
+    if reference is not None:
         try:
             level = quality_of(reference, of_reference, now)
             offers = confirmation_steps(
-                model, None, margin=margin, seeds=seeds, candidates=may, level=level
+                model, first, margin=margin, seeds=seeds, candidates=may, level=level
             )
         except NoAnswerError as error:
             notes.append(f"{study.name}: {error}")
-    first = None if own.default_stands else own.chosen.trial
     steps = confirmation_steps(model, first, margin=margin, seeds=seeds, candidates=may)
     if not steps:
         notes.append(f"{study.name}: the default stands, so there is nothing to hold against it")

@@ -94,9 +94,9 @@ def test_at_anothers_quality_the_last_that_is_claimed_answers_the_surest_being_t
     monkeypatch.setattr(confirmation_plan, "confirmation_steps", steps)
     studies = opened(unverified, "demo-original", "demo-rmsnorm")
     plan_confirmation(studies, seeds=SEEDS)
-    assert not last(studies[0]).frozen.offers, "its own default's quality is the level"
-    assert last(studies[1]).frozen.offers == OFFERED
-    assert set(OFFERED) <= set(last(studies[1]).frozen.trials())
+    for each in studies:  # the reference is no exception
+        assert last(each).frozen.offers == OFFERED
+        assert set(OFFERED) <= set(last(each).frozen.trials())
 
     def run(job: TrialJob) -> TrialResult:
         """The boldest is too bold; the bolder, the faster."""
@@ -132,7 +132,7 @@ def test_what_a_median_would_let_pass_is_not_reached_unless_it_is_shown(
         if job.number == 0 and "original" in job.study:
             return known()(job)
         ran[job.number] += 1
-        return drawn_result(job, seconds=3.0, mql=mql + 0.015 * (-1) ** ran[job.number])
+        return drawn_result(job, seconds=3.0, mql=mql + 0.03 * (-1) ** ran[job.number])
 
     verify_all(studies, run)
     (level, _) = compare([snapshot(each) for each in studies]).registered

@@ -66,8 +66,8 @@ class StoredFrozen(Loose):
     bolder: Annotated[tuple[Count, ...], Field(max_length=MOST_OFFERS)] = ()
     """What is tested after it, each only where all before it were claimed."""
     offers: Annotated[tuple[Count, ...], Field(max_length=MOST_OFFERS)] | None = None
-    """What may have the quality of the reference's default, from the boldest to the surest; none
-    where there is no reference, or the study is the reference's."""
+    """What may have the quality of the reference's default, from the boldest to the surest; None
+    where there is no reference."""
     margin: Annotated[float, Field(ge=0)]
     chance: Annotated[float, Field(ge=0, le=1)] | None = None
     """How surely what is recommended is as good, by what was known then."""

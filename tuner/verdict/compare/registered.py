@@ -222,7 +222,8 @@ def _confirmed_time(
     all runs of its default; else the study's own default.
     """
     own = study.membership.group == level.group
-    offers = there.steps if own or there.reference != level.group else there.offers
+    asked = there.reference == level.group and (there.offers or not own)
+    offers = there.offers if asked else there.steps
     found = _last_claimed(offers, level)
     if found is None and there.default is not None:
         at_its_own = own and there.default.mql is not None
