@@ -222,7 +222,8 @@ def _confirmed_time(
     all runs of its default; else the study's own default.
     """
     own = study.membership.group == level.group
-    asked = there.reference == level.group and (there.offers or not own)
+    # A reference that was confirmed by itself, before others were held against it, has its steps.
+    asked = there.reference == level.group and bool(there.offers or not own)
     offers = there.offers if asked else there.steps
     found = _last_claimed(offers, level)
     if found is None and there.default is not None:
