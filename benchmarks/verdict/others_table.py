@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from benchmarks.verdict.budgets import Gpu, Judged, judged
+from benchmarks.verdict.made_jobs import KINDS, OTHER_KNOBS
 from benchmarks.verdict.others_contenders import ENTRIES, Entry
 from benchmarks.verdict.others_rules import OWN, in_words, tested
 from benchmarks.verdict.truths import Training
@@ -20,7 +21,7 @@ LEVEL = 0.9
 REFERENCE = "kg"
 HEADER = (
     "| contender | what is recommended | searches | time after confirmation | times kg's, 90 % "
-    "| recommended | truly within | confirmed | trainings, configurations "
+    "| recommended | truly within | confirmed | of these truly within | trainings, configurations "
     "| suggestions, s | waited for, s |"
 )
 
@@ -81,6 +82,7 @@ def summary(rows: Sequence[Outcome], reference: Sequence[Outcome]) -> dict[str, 
     for row in rows:
         gains.setdefault(row.truth, []).append(row.recommended.log_gain)
     named = [row.recommended for row in rows if row.recommended.recommended]
+    confirmed = sum(n.confirmed for n in named)
     return {
         "contender": rows[0].contender,
         "rule": rows[0].rule,
@@ -90,7 +92,8 @@ def summary(rows: Sequence[Outcome], reference: Sequence[Outcome]) -> dict[str, 
         "times_kg": interval(differences(rows, reference)),
         "recommended": len(named) / len(rows),
         "truly_within": float(np.mean([n.worse_by <= MARGIN for n in named])) if named else None,
-        "confirmed": float(np.mean([n.confirmed for n in named])) if named else None,
+        "confirmed": confirmed / len(named) if named else None,
+        "confirmed_within": 1 - sum(n.wrong for n in named) / confirmed if confirmed else None,
         "trainings": float(np.mean([row.trainings for row in rows])),
         "configurations": float(np.mean([row.configurations for row in rows])),
         "suggest_s": float(np.mean([row.suggest_s for row in rows])),
@@ -171,13 +174,35 @@ def lines(document: dict[str, Any]) -> list[str]:
             f"| {names[s['contender']]} | {rule} | {s['searches']} on {s['truths']} truths "
             f"| {s['after_confirmation']:.3f} | {_times(s)} | {s['recommended']:.0%} "
             f"| {_share(s['truly_within'])} | {_share(s['confirmed'])} "
-            f"| {s['trainings']:.0f}, {s['configurations']:.0f} "
+            f"| {_share(s['confirmed_within'])} | {s['trainings']:.0f}, {s['configurations']:.0f} "
             f"| {s['suggest_s']:.1f} | {s['waited_s']:.1f} |"
         )
     text += ["", RULE_HEADER, "|---|---|---|"]
     for r in document["rules"]:
         rule = in_words(r["in_place_of"])
         text.append(f"| {names[r['contender']]} | {rule} | {_with_ends(r['times'])} |")
+    return [*text, *by_kind(document)]
+
+
+def by_kind(document: dict[str, Any]) -> list[str]:
+    """Of made jobs, the time after confirmation by what decides; empty of others."""
+    gains: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for each in document["outcomes"]:
+        made, *kind = each["truth"].split(", ")[:2]
+        if made == "made":
+            mine = gains.setdefault((each["contender"], each["rule"]), {})
+            mine.setdefault(kind[0], []).append(each["recommended"]["log_gain"])
+    if not gains:
+        return []
+    names = {entry.key: entry.name for entry in ENTRIES}
+    heads = ["contender", "what is recommended", *KINDS, "six of other knobs"]
+    text = ["", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for (contender, rule), mine in gains.items():
+        logs = {kind: float(np.mean(mine[kind])) for kind in KINDS if kind in mine}
+        other = [logs[kind] for kind in OTHER_KNOBS if kind in logs]
+        cells = [f"{math.exp(-logs[kind]):.2f}" if kind in logs else "-" for kind in KINDS]
+        cells.append(f"{math.exp(-float(np.mean(other))):.2f}" if other else "-")
+        text.append(f"| {names[contender]} | {in_words(rule)} | {' | '.join(cells)} |")
     return text
 
 
