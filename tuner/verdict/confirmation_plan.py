@@ -388,12 +388,10 @@ def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen])
     """The reference's default, where the reference is confirmed by another plan or not at all."""
     if reference is None or any(each.study.name == reference.members[0].name for each in frozen):
         return []
-    if not any(each.plan.offers for each in frozen):
-        return []
     first = reference.members[0]
     now = snapshot(first)
     number = default_of(now)
-    if number is None:
+    if number is None or not any(each.plan.offers for each in frozen):
         return []
     plan = StoredFrozen(default=number, margin=now.policy.counted_margin, known=known_runs_of(now))
     return [_Frozen(first, plan, {number: now.record(number).params}, default_is_cut(now))]

@@ -143,15 +143,9 @@ def recommended_against(
         least_runs=(least := least_runs(study)),
         candidates=_within(study, model, bounds),
     )
-    held = default_of(reference)
+    held, cut_at = default_of(reference), default_cut_at(reference)
     assert held is not None, "or it had no quality"
-    level = Reference(
-        study=reference.name,
-        trial=held,
-        mql=own.mql,
-        error=own.error,
-        cut_at=default_cut_at(reference),
-    )
+    level = Reference(study=reference.name, trial=held, mql=own.mql, error=own.error, cut_at=cut_at)
     if found.chosen is None:
         left = limit_in_words(level.cut_at)
         named = f"the default of {level.study}{left}, whose MQL is {level.mql:.4f}"

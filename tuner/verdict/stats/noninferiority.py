@@ -29,7 +29,6 @@ _ROUNDING = 1e-12
 """Relative to the mean: a spread no greater than that is none."""
 _FIRST_STEP, _FARTHEST, _FINE = 1e-3, 100.0, 1e-13
 """Of the search for the bound, in units of the ratio."""
-_ONE_IN = 20
 _LARGEST_LOG = 700.0
 """Of a quotient that a float can hold."""
 
@@ -89,9 +88,8 @@ def p_apart(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
     True
     """
     x, y = np.array(a, dtype=float), (1 + margin) * np.array(b, dtype=float)
-    if min(len(x), len(y)) < LEAST_RUNS or not y.mean() > 0:
-        return 1.0
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+    both = np.concatenate([x, y])
+    if min(len(x), len(y)) < LEAST_RUNS or not np.isfinite(both).all() or not y.mean() > 0:
         return 1.0
     variance, third, squares = 0.0, 0.0, 0.0
     for sign, values in ((1, x), (-1, y)):
@@ -100,10 +98,9 @@ def p_apart(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
         variance += part
         squares += part**2 / (n - 1)
         third += sign * float((off**3).sum()) / ((n - 1) * (n - 2)) / n
-    lead, largest = float(x.mean() - y.mean()), float(max(np.abs(x).max(), np.abs(y).max()))
-    if math.sqrt(variance) <= _ROUNDING * largest:
-        return 0.0 if lead < 0 else 1.0
-    return _freed_of_skewness(lead, variance, third, variance**2 / squares)
+    rounding, lead = _ROUNDING * float(np.abs(both).max()), float(x.mean() - y.mean())
+    degrees = variance**2 / squares if squares else 1.0
+    return _freed_of_skewness(lead, variance, third, degrees, rounding)
 
 
 def misses_more(a: tuple[int, int], b: tuple[int, int]) -> bool:
@@ -117,7 +114,7 @@ def misses_more(a: tuple[int, int], b: tuple[int, int]) -> bool:
     misses = a[0] + b[0]
     as_many = range(a[0], min(a[1], misses) + 1)
     ways = sum(math.comb(a[1], n) * math.comb(b[1], misses - n) for n in as_many)
-    return _ONE_IN * ways < math.comb(a[1] + b[1], misses)  # no float holds such numbers
+    return 20 * ways < math.comb(a[1] + b[1], misses)  # no float holds such numbers
 
 
 def paired_ratio(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | None:
@@ -151,18 +148,21 @@ def _p(differences: Array) -> float:
     """Of a mean below 0, one-sided."""
     n, mean = len(differences), float(differences.mean())
     off = differences - mean
-    spread = math.sqrt(float((off**2).sum()) / (n - 1))
-    if spread <= _ROUNDING * float(np.abs(differences).max()):
-        return 0.0 if mean < 0 else 1.0
+    variance = float((off**2).sum()) / (n - 1) / n
     third = float((off**3).sum()) / ((n - 1) * (n - 2)) / n
-    return _freed_of_skewness(mean, spread**2 / n, third, n - 1)
+    rounding = _ROUNDING * float(np.abs(differences).max()) / math.sqrt(n)
+    return _freed_of_skewness(mean, variance, third, n - 1, rounding)
 
 
-def _freed_of_skewness(mean: float, variance: float, third: float, degrees: float) -> float:
+def _freed_of_skewness(
+    mean: float, variance: float, third: float, degrees: float, rounding: float
+) -> float:
     """Of a mean below 0, with its variance and third central moment: Student's, transformed."""
     from scipy.special import stdtr
 
-    t, skewness = mean / math.sqrt(variance), third / variance**1.5
+    if math.sqrt(variance) <= rounding:
+        return 0.0 if mean < 0 else 1.0
+    t, skewness = mean / math.sqrt(variance), third / max(variance**1.5, 5e-324)
     bend = skewness / 3
     # A cubic that rises everywhere, so that what is better never has the greater p.
     straight = t + bend * t**2 + bend**2 * t**3 / 3 + skewness / 6
