@@ -136,11 +136,9 @@ def _without_room(path: Path, error: sqlite3.OperationalError) -> FullDiskConnec
     Raises:
         OperationalError: that is not so, or the log holds what the file lacks.
     """
-    disk = os.statvfs(path)
-    if (
-        error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
-        or disk.f_bavail * disk.f_frsize >= ROOM_BYTES
-    ):
+    full = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
+    disk = os.statvfs(path) if full and path.exists() else None  # it may have been taken away
+    if disk is None or disk.f_bavail * disk.f_frsize >= ROOM_BYTES:
         raise error
     # SQLite says no more than 'disk I/O error' where its index does not fit.
     why, log = f"{FULL}: {path}", path.with_name(f"{path.name}-wal")
