@@ -79,8 +79,10 @@ class RegisteredLevel:
     """The default's runs are those of a confirmation."""
     searches: Mapping[str, tuple[SearchTime, ...]]
     """By group."""
-    defaults: tuple[Verified, ...] = ()
-    """What `mql` is of: the group's default, by search."""
+    mqls: tuple[float, ...] = ()
+    """The default's, of each run that counts."""
+    misses: tuple[int, int] = (0, 0)
+    """How many of its runs do not, and of how many."""
     error: float = 0.0
     """The relative standard error of `mql`."""
     last_block: bool = False
@@ -141,7 +143,8 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
             runs=len(runs),
             confirmed=confirmed,
             searches={},
-            defaults=tuple(defaults),
+            mqls=tuple(runs),
+            misses=(sum(d.missed for d in defaults), sum(len(d.runs) for d in defaults)),
             error=error,
             last_block=confirmed and members[0].definition.keeps_last_block,
             cut_off=any(each.cut_off for each in defaults),
@@ -247,13 +250,10 @@ def _last_claimed(offers: Sequence[Verified], level: RegisteredLevel) -> Verifie
     """Of these, in their order, up to the first that is not: no worse than the level's default, and
     not surely missing more often.
     """
-    held = [mql for each in level.defaults for mql in _mqls(each)]
-    misses = [(each.missed, len(each.runs)) for each in level.defaults]
-    missed, ran = map(sum, zip(*misses, strict=True))
     found = None
     for each in offers:
-        more = misses_more((each.missed, len(each.runs)), (missed, ran))
-        if more or p_apart(_mqls(each), held, margin=level.margin) >= LEVEL:
+        more = misses_more((each.missed, len(each.runs)), level.misses)
+        if more or p_apart(_mqls(each), level.mqls, margin=level.margin) >= LEVEL:
             break
         found = each
     return found

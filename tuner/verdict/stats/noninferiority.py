@@ -29,6 +29,8 @@ _ROUNDING = 1e-12
 """Relative to the mean: a spread no greater than that is none."""
 _FIRST_STEP, _FARTHEST, _FINE = 1e-3, 100.0, 1e-13
 """Of the search for the bound, in units of the ratio."""
+_BEYOND = 1e50
+"""All measure: only a stranger writes such figures, whose powers no float holds."""
 _LARGEST_LOG = 700.0
 """Of a quotient that a float can hold."""
 
@@ -89,7 +91,8 @@ def p_apart(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
     """
     x, y = np.array(a, dtype=float), (1 + margin) * np.array(b, dtype=float)
     both = np.concatenate([x, y])
-    if min(len(x), len(y)) < LEAST_RUNS or not np.isfinite(both).all() or not y.mean() > 0:
+    measured = (np.abs(both) < _BEYOND).all()  # which nan is not
+    if min(len(x), len(y)) < LEAST_RUNS or not measured or not y.mean() > 0:
         return 1.0
     variance, third, squares = 0.0, 0.0, 0.0
     for sign, values in ((1, x), (-1, y)):

@@ -141,6 +141,7 @@ def test_runs_on_seeds_of_their_own_are_tested_as_welch_does_where_nothing_is_sk
     assert p_apart([0.8] * 4, b.tolist(), margin=0.01) == 1.0
     assert p_apart([0.8] * 6, [0.8] * 6, margin=0.01) == 0.0
     assert p_apart([0.8] * 6, [0.8, math.nan] * 6, margin=0.01) == 1.0
+    assert p_apart([0.8, 1e120] * 6, [0.8] * 6, margin=0.01) == 1.0
 
 
 @pytest.mark.parametrize("kind", ["normal", "t3", "skewed"])
