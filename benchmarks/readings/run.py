@@ -161,6 +161,12 @@ def _fitted(config: RunConfig, tried: Tried, data: DeviceData, until: float) -> 
     return result
 
 
+def visible(n_devices: int) -> list[str]:
+    """What each device is called for a process that shall see it alone."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else [str(number) for number in range(n_devices)]
+
+
 def takes_s(rows: Sequence[Row], reading: str) -> float:
     """As far as can be told before."""
     known = [row["total_s"] for row in rows if row["reading"] == reading]
@@ -179,7 +185,7 @@ def train_missing(options: argparse.Namespace, readings: Sequence[str]) -> int:
     spawn = multiprocessing.get_context("spawn")
     devices: multiprocessing.Queue[str] = spawn.Queue()
     for number in range(options.workers):
-        devices.put(str(number % options.devices) if options.devices else "")
+        devices.put(options.devices[number % len(options.devices)])
     with ProcessPoolExecutor(options.workers, spawn, begin, (options, devices)) as pool:
         while True:
             rows = read(options.out)
@@ -245,7 +251,7 @@ def main() -> None:
 
     if options.device is None:
         options.device = "cuda" if torch.cuda.is_available() else "cpu"
-    options.devices = torch.cuda.device_count() if options.device == "cuda" else 0
+    options.devices = visible(torch.cuda.device_count()) if options.device == "cuda" else [""]
     options.backend = options.backend or ("auto" if options.device == "cuda" else "eager")
     with tempfile.TemporaryDirectory() as folder:
         options.cache = Path(folder)
