@@ -129,7 +129,8 @@ def test_two_gpus_halve_the_time_of_the_same_configurations(tmp_path: Path, etth
         for record in records:
             kept = ("wall_clock_s", "setup_s", "total_s", "cycle_s")
             seconds = {name: record.recorded.named(name) for name in kept}
-            print(record.number, record.recorded.device_label, record.values, seconds)
+            clock = (record.recorded.timed_from, record.recorded.timed_until)
+            print(record.number, record.recorded.device_label, record.values, seconds, clock)
     print(
         f"seconds a trial and device: {s_per_trial(alone):.2f} on one GPU, "
         f"{s_per_trial(both):.2f} on two"
