@@ -483,6 +483,10 @@ class TrainingSettings(Settings):
         Flag("--validate-every", "Epochs from one validation to the next (the variant's: 1).", "N"),
     ] = 1
     """Epochs from one validation to the next; after the last one there always is one."""
+    restore_best_weights: Annotated[
+        bool,
+        Field(strict=True, description="Test the best epoch's weights; else the last one's."),
+    ] = True
     loss: Annotated[
         LossTerm | None, Field(description="A term of your own in the training loss.")
     ] = None

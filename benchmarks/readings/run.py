@@ -126,7 +126,7 @@ def _fitted(config: RunConfig, tried: Tried, data: DeviceData, until: float) -> 
     from tuner.training import evaluate, fit
     from tuner.training.run_state import EarlyStopping
 
-    if tried.monitor == "val_loss" and tried.keep == "best":
+    if tried.monitor == "val_loss":
         return fit(config, data, deadline=until)
     import torch
 
@@ -141,10 +141,11 @@ def _fitted(config: RunConfig, tried: Tried, data: DeviceData, until: float) -> 
 
     def watched(record: EpochRecord) -> StopReason | None:
         nonlocal best, kept
-        value = getattr(record, "val_loss" if tried.monitor == "val_mql" else tried.monitor)
         if tried.monitor == "val_mql":
             value = evaluate(model, data).val_mql_mean
-        if tried.keep == "last" or value < best:
+        else:
+            value = getattr(record, tried.monitor)
+        if value < best:
             best, kept = value, copy.deepcopy(model.state_dict())
         return StopReason.CONVERGED if stopping.update(value) else None
 

@@ -17,12 +17,10 @@ class Tried:
     network: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the variant, `tuner.models.readings`."""
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
-    training: Mapping[str, float] = field(default_factory=dict)
+    training: Mapping[str, float | bool] = field(default_factory=dict)
     """The table `[training]` of a study file."""
     monitor: str = "val_loss"
     """What early stopping watches: this, `train_loss` or `val_mql`."""
-    keep: str = "best"
-    """The weights that are tested: those of the best epoch, or the `last` ones."""
     expected: str = ""
     """Epochs, validation loss and test MQL beside today's: + more, - less, = alike."""
 
@@ -31,6 +29,7 @@ HE = {"initialisation": "he_normal", "biases": "zero"}
 NO_NORM = {"norm": "none"}
 BEFORE = {"norm_place": "before"}
 PATIENT = {"patience": 20}
+LAST = {"restore_best_weights": False}
 
 TRIED: dict[str, Tried] = {
     "today": Tried(expected="= = ="),
@@ -84,7 +83,7 @@ TRIED: dict[str, Tried] = {
     # Training.
     "patience-20": Tried(training=PATIENT, expected="+ - ="),
     "patience-30-any-gain": Tried(training={"patience": 30, "min_delta": 0.0}, expected="+ - ="),
-    "last-weights": Tried(keep="last", expected="= = +"),
+    "last-weights": Tried(training=LAST, expected="= = +"),
     "train-loss-watched": Tried(monitor="train_loss", expected="+ = ="),
     "val-mql-watched": Tried(monitor="val_mql", expected="= = ="),
     "no-decay": Tried(training={"learning_rate_decay": 1.0}, expected="= = ="),
@@ -99,11 +98,11 @@ TRIED: dict[str, Tried] = {
         network=NO_NORM, hyperparameters={"dropout": 0.0}, expected="= - +"
     ),
     "no-norm-last-weights-patience-20": Tried(
-        network=NO_NORM, training=PATIENT, keep="last", expected="+ - +"
+        network=NO_NORM, training=PATIENT | LAST, expected="+ - +"
     ),
     "norm-before-patience-20": Tried(network=BEFORE, training=PATIENT, expected="+ - +"),
     "norm-before-he-normal": Tried(network=BEFORE | HE, expected="+ + +"),
     "norm-before-last-weights-patience-20": Tried(
-        network=BEFORE, training=PATIENT, keep="last", expected="+ - +"
+        network=BEFORE, training=PATIENT | LAST, expected="+ - +"
     ),
 }

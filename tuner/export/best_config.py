@@ -301,8 +301,8 @@ def library_arguments(
 
 
 def refuse_untrainable(config: BestConfig, library: str) -> None:
-    """Raises UsageError where a study checkpoints activations, adds a term to its loss or reads its
-    variant in another way: a library's training does not.
+    """Raises UsageError where a study checkpoints activations, keeps its last weights, adds a term
+    to its loss or reads its variant in another way: a library's training does not.
     """
     if changed := reading_of(config.architecture)[0].changed:
         raise UsageError(
@@ -317,6 +317,11 @@ def refuse_untrainable(config: BestConfig, library: str) -> None:
     if config.training.checkpoint_activations:
         raise UsageError(
             f"the study checkpoints activations, which {library} does not; use --format python"
+        )
+    if not config.training.restore_best_weights:
+        raise UsageError(
+            "the study tests the last epoch's weights, where the script keeps the best one's; use "
+            "--format python"
         )
 
 

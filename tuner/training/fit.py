@@ -80,16 +80,18 @@ class EngineInUse:
     pool: tuple[EnginePool, Lent] | None
 
     def finish(self, best: Snapshot, state: RunState, reason: StopReason) -> nn.Module:
-        """The training's network with the best epoch's weights; the engine's memory is given back.
+        """The training's network with the best epoch's weights, or the last one's where its study
+        says so; the engine's memory is given back.
 
         The network shares no memory with an engine that another training may get.
         """
+        keeps_last = state.best is None or not state.config.training.restore_best_weights
         if self.pool is None:
             self.engine.close()
-            if state.best is not None:
+            if not keeps_last:
                 best.restore(self.model)
             return self.model.eval()
-        if state.best is None:
+        if keeps_last:
             best.take(self.engine.model)
         best.give_to(self.model)
         pool, lent = self.pool

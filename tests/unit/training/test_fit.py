@@ -114,6 +114,10 @@ def test_the_weights_kept_are_those_of_the_strictly_lowest_validation_loss(
     assert result.time_to_best_s == result.history[result.best_epoch - 1].elapsed_s
     assert validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
     assert losses[-1] != min(losses), "the last epoch is the best one: this training shows nothing"
+    lasting = dataclasses.replace(config, training=faster.but(restore_best_weights=False))
+    last = fit(lasting, data)
+    assert losses_of(last) == losses_of(result)
+    assert validation_loss(last, data) == pytest.approx(losses[-1], rel=1e-5)
 
 
 def test_the_callback_runs_off_the_clock_and_the_training_on_it(
