@@ -89,7 +89,10 @@ def by_its_model(study: StudySnapshot, picks: Mapping[str, int | None]) -> Row:
             raise SystemExit(
                 f"{study.name}: trial {trial}, which its model recommends, has not run yet"
             )
-        test, run = tested(here, there.default, margin=there.frozen.margin), len(here.runs)
+        test, run = (
+            tested(here, there.default, margin=there.frozen.margin, looks=there.looks),
+            len(here.runs),
+        )
     return Row(study=study, by=ITS_MODEL, trial=trial, seeds=there.seeds, run=run, test=test)
 
 

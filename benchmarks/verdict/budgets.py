@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.verdict.looked import in_order, looks, paired
 from benchmarks.verdict.truths import (
     LEAST_EPOCHS,
     MOST_EPOCHS,
@@ -21,9 +22,8 @@ from benchmarks.verdict.truths import (
     noise_of_mql,
     truth,
 )
-from tuner.spec.margin import MARGIN
+from tuner.spec.margin import MARGIN, NO_LOSS
 from tuner.verdict.known_runs import Run
-from tuner.verdict.stats.noninferiority import no_worse
 from tuner.worker.trial_source import LEAST_DEFAULTS, UNCAPPED
 
 Array = np.ndarray[Any, Any]
@@ -157,7 +157,9 @@ class Judged:
     wrong: float
     """In which share of confirmations something stands that is truly beyond the margin."""
     confirmation_s: float
-    """What a confirmation takes, the default's runs with it."""
+    """What a confirmation takes in the mean, the default's runs with it."""
+    at_no_loss: float
+    """In which share of confirmations something is called that."""
 
     @property
     def recommended(self) -> bool:
@@ -171,38 +173,33 @@ def judged(gpu: Gpu, places: Sequence[Place], *, seeds: int = SEEDS) -> Judged:
     stands.
     """
     if not places or places[0] == gpu.default:
-        return Judged(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return Judged(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     steps, default = [gpu.known(place) for place in places], gpu.known(gpu.default)
     saved = [default.log_seconds - step.log_seconds for step in steps]
     worse_by = [step.mql / default.mql - 1 for step in steps]
-    stood = []
-    random = np.random.default_rng([gpu.seed, truth(gpu.name).made.seed, 30])
-    for _ in range(CONFIRMATIONS):
-        stood.append(_claims(steps, default, seeds, truth(gpu.name).noise, random) - 1)
     trainings = [math.exp(step.log_seconds) + BESIDE_S for step in (*steps, default)]
+    design, noise = looks(seeds), truth(gpu.name).noise
+    random = np.random.default_rng([gpu.seed, truth(gpu.name).made.seed, 30])
+    stood, at_no_loss, took_s = [], 0, 0.0
+    for _ in range(CONFIRMATIONS):
+        others, *own = (_mqls(each, seeds, noise, random) for each in (default, *steps))
+        claimed, ends = in_order([paired(each, others, MARGIN) for each in own], design)
+        careful, later = in_order([paired(each, others, NO_LOSS) for each in own], design)
+        ran = [max(each) for each in zip(ends, later, strict=True)]
+        stood.append(claimed - 1)
+        at_no_loss += careful > 0
+        took_s += sum(n * each for n, each in zip([*ran, max(ran)], trainings, strict=True))
     return Judged(
         math.exp(-saved[0]),
         worse_by[0],
         sum(last >= 0 for last in stood) / CONFIRMATIONS,
         sum(saved[last] for last in stood if last >= 0) / CONFIRMATIONS,
         sum(worse_by[last] > MARGIN for last in stood if last >= 0) / CONFIRMATIONS,
-        seeds * sum(trainings),
+        took_s / CONFIRMATIONS,
+        at_no_loss / CONFIRMATIONS,
     )
 
 
-def _claims(
-    steps: Sequence[Known], default: Known, seeds: int, noise: SeedNoise, random: Any
-) -> int:
-    """How many are called no worse, one after the other."""
-    others = _mqls(default, seeds, noise, random)
-    for place, step in enumerate(steps):
-        found = no_worse(_mqls(step, seeds, noise, random), others, margin=MARGIN)
-        assert found is not None, "there are runs enough"
-        if not found.claimed:
-            return place
-    return len(steps)
-
-
-def _mqls(known: Known, seeds: int, noise: SeedNoise, random: Any) -> dict[int, float]:
+def _mqls(known: Known, seeds: int, noise: SeedNoise, random: Any) -> Array:
     drawn = noise_of_mql(np.full(seeds, math.exp(known.log_epochs)), random, noise)
-    return dict(enumerate(known.mql + drawn))
+    return known.mql + drawn

@@ -4,8 +4,8 @@
 
 Every search is of the same network, so whatever is claimed between two variants is wrong. Each deal
 takes five searches for each of four variants, the first being the reference, and goes the product's
-way: each search freezes what it tests against the reference's default; all of it runs on 90 fresh
-seeds; one rule says what answers; and exact tests compare the three others with the reference. `--deals` are of each truth. With the same deals one variant's times are planted 1.5 times
+way: each search freezes what it tests against the reference's default; all of it runs on 30, 60 or 90
+fresh seeds; one rule says what answers; and exact tests compare the three others with the reference. `--deals` are of each truth. With the same deals one variant's times are planted 1.5 times
 as long, which should be found. Searches are kept in a file that is not committed. Writes OUTPUT.md
 and OUTPUT.json.
 """
@@ -28,6 +28,7 @@ one_core_each()  # before numpy: one search a core
 import numpy as np
 
 from benchmarks.verdict.budgets import Gpu, Place
+from benchmarks.verdict.looked import P, in_order, looks
 from benchmarks.verdict.next_runs import Searched
 from benchmarks.verdict.simulation_files import (
     kept,
@@ -37,7 +38,7 @@ from benchmarks.verdict.simulation_files import (
     searches_in,
 )
 from benchmarks.verdict.truths import RETUNED, TRUTHS, noise_of_mql, truth
-from tuner.spec.margin import CONFIRMATION_SEEDS, LEVEL, MARGIN
+from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN
 from tuner.verdict.confirmation_plan import confirmation_steps
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import recommend
@@ -48,6 +49,7 @@ from tuner.verdict.stats.searches import NOT_REACHED, compare_with_reference
 Array = np.ndarray[Any, Any]
 
 CACHE = Path(__file__).parent / "dealt-searches.jsonl"
+DESIGN = looks(CONFIRMATION_SEEDS)
 CAP = 1.5
 """As in a retune's searches."""
 SEARCHES, VARIANTS = 5, 4
@@ -101,6 +103,8 @@ class Bench:
         self._job, self._kind, self._random = truth(name), kind, random
         self.default: Place = tuple(self._job.where(self._job.default)[0].tolist())
         self._known = functools.cache(self._looked_up)
+        self.ran = 0
+        """Runs of what was held against the default."""
 
     def _looked_up(self, where: Place) -> tuple[float, float, float]:
         here = np.array([where])
@@ -108,14 +112,14 @@ class Bench:
         return tuple(float(f(here)[0]) for f in (job.log_epochs, job.seconds, job.mql))  # type: ignore[return-value]
 
     def mqls(self, where: Place) -> Array:
-        """On as many seeds as a confirmation has, but for those that failed."""
+        """On as many seeds as a confirmation may have; NaN where one failed."""
         log_epochs, _, mql = self._known(where)
         epochs = np.full(CONFIRMATION_SEEDS, math.exp(log_epochs))
         noise = noise_of_mql(epochs, self._random, self._job.noise)
         if self._kind == "t, 3 df":
             noise = noise.std() * self._random.standard_t(3, len(noise)) / math.sqrt(3)
         if self._kind == "10 % fail":
-            noise = noise[self._random.random(len(noise)) >= 0.1]
+            noise = np.where(self._random.random(len(noise)) < 0.1, np.nan, noise)
         return mql + noise
 
     def seconds(self, where: Place) -> float:
@@ -131,15 +135,23 @@ class Bench:
         return NOT_REACHED if found is None else self.seconds(found)
 
     def _last_claimed(self, offers: Sequence[Place], default: Array) -> Place | None:
-        found, seeds = None, CONFIRMATION_SEEDS
-        for place in offers:
-            mine = self.mqls(place)
-            of_default = SEARCHES * seeds
-            more = misses_more((seeds - len(mine), seeds), (of_default - len(default), of_default))
-            if more or p_apart(mine, default, margin=MARGIN) >= LEVEL:
-                break
-            found = place
-        return found
+        tests = [self._apart(self.mqls(place), default) for place in offers]
+        claimed, ends = in_order(tests, DESIGN)
+        self.ran += sum(ends)
+        return offers[claimed - 1] if claimed else None
+
+    def _apart(self, mine: Array, default: Array) -> P:
+        """Against the runs of all searches that the reference's default has had by then."""
+
+        def p_after(blocks: int) -> float:
+            both = [(each, ~np.isnan(each)) for each in (mine[:blocks], default[:, :blocks])]
+            runs = [(int((~there).sum()), there.size) for _, there in both]
+            if misses_more(*runs):
+                return 1.0
+            one, other = (each[there].tolist() for each, there in both)
+            return p_apart(one, other, margin=MARGIN)
+
+        return p_after
 
 
 def deal(name: str, searches: dict[int, Frozen], kind: str, number: int) -> dict[str, list[float]]:
@@ -149,7 +161,7 @@ def deal(name: str, searches: dict[int, Frozen], kind: str, number: int) -> dict
     first = int(random.integers(FIRSTS))
     others = [seed for seed in searches if seed != first]
     drawn = [first, *random.permutation(others)[: VARIANTS * SEARCHES - 1].tolist()]
-    default = np.concatenate([bench.mqls(bench.default) for _ in range(SEARCHES)])
+    default = np.array([bench.mqls(bench.default) for _ in range(SEARCHES)])
     times: dict[str, list[float]] = {}
     for variant in range(VARIANTS):
         mine = drawn[variant * SEARCHES : (variant + 1) * SEARCHES]

@@ -64,6 +64,7 @@ from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups, read_studies
 from tuner.verdict.confirmation import confirmation_of, known_runs_of
+from tuner.verdict.confirmation_plan import missing_runs
 from tuner.verdict.retune_cost import (
     Spent,
     bought_sentence,
@@ -72,6 +73,7 @@ from tuner.verdict.retune_cost import (
     epochs_of,
     spent_on,
 )
+from tuner.verdict.verified import verifications_of
 
 __all__ = ["RetuneOutcome", "RetuneProgress", "RetuneRequest", "run"]
 
@@ -200,9 +202,14 @@ def all_has_run(agreed: Agreement, address: DatabaseUrl) -> bool:
     """
     if agreed.registered != agreed.before or not agreed.variant.begun:
         return False
-    with members_there(address, agreed.own_groups) as members:
-        enough = all(len(mine) >= agreed.registered.searches for mine in members.values())
-        return enough and all(_stands(each) for mine in members.values() for each in mine)
+    with members_there(address, agreed.groups) as members:
+        own = [members[group] for group in agreed.own_groups]
+        if any(len(mine) < agreed.registered.searches for mine in own):
+            return False
+        whole = [each for mine in members.values() for each in mine]
+        if not all(_stands(each) for mine in own for each in mine):
+            return False
+        return not missing_runs(whole, verifications_of(whole).runs())
 
 
 def _stands(search: OpenStudy) -> bool:

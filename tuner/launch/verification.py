@@ -24,6 +24,7 @@ from tuner.launch.request import (
     names_of,
 )
 from tuner.launch.where import Where, choose_where
+from tuner.spec.margin import LOOK_SHARES
 from tuner.storage.database import Database, open_database
 from tuner.storage.retry import in_one_sentence
 from tuner.storage.url import absolute, parse_url
@@ -135,7 +136,8 @@ def run(
         stop, missing = stop or StopRequests(), []
         printed: str | Mapping[str, str] = ""
         choice = _choice(request, opened, notes)
-        for nth in range(ROUNDS if choice is Choice.RECOMMENDED else 1):
+        rounds = ROUNDS if choice is Choice.RECOMMENDED else 1
+        for nth in range(len(LOOK_SHARES) if request.confirm else rounds):
             found = _planned(opened, reference, request, choice, still_asked)
             if nth and not found.new_runs:
                 break

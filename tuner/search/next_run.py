@@ -37,7 +37,7 @@ from tuner.search.next_run_model import (
     promising,
 )
 from tuner.search.past_runs import SHORTEST, Configurations, PastRun, Place, rows_of
-from tuner.spec.margin import CONFIRMATION_SEEDS
+from tuner.spec.margin import CONFIRMATION_SEEDS, LEVEL
 from tuner.spec.space import SearchSpace
 
 # New places in the unit cube that a search may go to next.
@@ -146,7 +146,8 @@ class Candidates:
         length[: len(tried)] = ran.length[tried]
         self._noise = believed.mql.noise(length)
         of_default = float(believed.mql.noise(np.zeros(1))[0])
-        self._error, needed = asked_of(self._noise, of_default, CONFIRMATION_SEEDS)
+        # Of one question, by which it was tuned; that a confirmation has three moves it little.
+        self._error, needed = asked_of(self._noise, of_default, CONFIRMATION_SEEDS, LEVEL)
         self._room = self._mql.default + math.log1p(believed.margin) - self._mql.mean - needed
         self._is_default = np.arange(len(tried) + len(new)) < 0
         self._is_default[: len(tried)] = tried == ran.default

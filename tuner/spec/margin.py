@@ -6,6 +6,7 @@ Relative, and a policy: no part of what a study is, but said before its confirma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tuner.display.text import shown
 from tuner.errors import UsageError
@@ -55,15 +56,48 @@ OF_MARGIN = Unit(margin_of, in_percent)
 
 
 CONFIRMATION_SEEDS = 90
-"""Of a confirmation, unless somebody says otherwise: what is recommended has to pass it. Fewer
-confirm so much less that a search of the same total cost ends slower (docs/decisions/0010)."""
+"""Of a confirmation at most, unless somebody says otherwise: what is recommended has to pass it.
+Fewer confirm so much less that a search of the same total cost ends slower (docs/decisions/0010).
+"""
+NO_LOSS = 0.005
+"""At no loss: MQL surely less than 0.5 % higher. The stricter of a confirmation's two answers."""
 STEPS = 3
 """How many configurations of a search are tested one after the other, at most."""
 LEVEL = 0.04
-"""Of the test. "No worse" is said in at most 5 % of cases where it is worse by the margin, or more:
-a tail of bad seeds leaves this much to spare. Of bad seeds that are rare and very bad it does not
-hold: they do not occur (benchmarks/verdict)."""
+"""Of all tests of a search together. "No worse" is said in at most 5 % of cases where it is worse
+by the margin, or more: a tail of bad seeds leaves this much to spare. Of bad seeds that are rare
+and very bad it does not hold: they do not occur (benchmarks/verdict)."""
+QUESTIONS = 3
+"""Within the margin, at no loss, and at another's quality: each has its share of that level."""
+LOOK_SHARES = (0.03, 0.12, 0.85)
+"""Of that again, what each of three looks may use. Few seeds are seldom bad: an early look that
+asked for less would miss that some are (benchmarks/verdict)."""
+LEAST_LOOK = 30
+"""Seeds, below which one does not look."""
 LEAST_RUNS = 5
 """Of its own, without which nothing is recommended where a verification has run, or where a search
 runs configurations again: a surface may be rougher than the model believes. A confirmation may test
 what has run less often."""
+
+
+def looks_of(seeds: int) -> tuple[int, ...]:
+    """After how many seeds a confirmation looks whether it knows enough: a third, two, and all.
+
+    >>> from tuner.spec.margin import looks_of
+    >>> looks_of(90), looks_of(40)
+    ((30, 60, 90), (40,))
+    """
+    thirds = tuple(math.ceil(seeds * nth / len(LOOK_SHARES)) for nth in (1, 2, 3))
+    return thirds if thirds[0] >= LEAST_LOOK else (seeds,)
+
+
+def levels_of(looks: Sequence[int]) -> tuple[float, ...]:
+    """What each of these looks may use of the level, for one question.
+
+    >>> from tuner.spec.margin import levels_of
+    >>> [round(level, 4) for level in levels_of((30, 60, 90))]
+    [0.0004, 0.0016, 0.0113]
+    """
+    n = len(looks)
+    shares = LOOK_SHARES if n == len(LOOK_SHARES) else (1 / n,) * n
+    return tuple(LEVEL / QUESTIONS * share for share in shares)

@@ -6,19 +6,23 @@ runs choose nothing, and stand apart from those of other verifications. Several 
 search are tested one after the other, the surest first, and the first that is not claimed ends it:
 so each has the whole level, and all together err no more often than one (Maurer, Hothorn and
 Lehmacher, "Multiple comparisons in drug clinical trials and preclinical assays: a-priori ordered
-hypotheses", 1995).
+hypotheses", 1995). It looks after a third of its seeds and after two, and what is decided runs no
+more; each look has its share of the level (Glimm, Maurer and Bretz, "Hierarchical testing of
+multiple endpoints in group-sequential trials", 2010).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.files.plain import in_json
 from tuner.record import Recorded
+from tuner.spec.margin import LEVEL, NO_LOSS, levels_of
 from tuner.storage.queue.verifications import (
     StoredFrozen,
     StoredPlan,
@@ -26,9 +30,15 @@ from tuner.storage.queue.verifications import (
     is_confirmation,
 )
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.stats.intervals import Interval, finite
-from tuner.verdict.stats.noninferiority import NoWorse, misses_more, no_worse, paired_ratio
-from tuner.verdict.verified import Verified, as_configurations
+from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, finite
+from tuner.verdict.stats.noninferiority import (
+    NoWorse,
+    misses_more,
+    no_worse,
+    p_apart,
+    paired_ratio,
+)
+from tuner.verdict.verified import Verified, as_configurations, verified_in
 
 # What was recommended against its default on other data: on the series and the split that decide
 # nothing.
@@ -91,6 +101,59 @@ def _by_seed(found: Verified, series: str, split: str) -> dict[int, float]:
     return scores
 
 
+# When a confirmation looks, and what it finds then.
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """After how many blocks a confirmation looks, and the level that each look has for a question.
+
+    >>> from tuner.verdict.confirmation import Looks
+    >>> from tuner.storage.queue.verifications import StoredPlan
+    >>> Looks.of(StoredPlan(looks=(30, 60, 90)), 90).blocks
+    (30, 60, 90)
+    """
+
+    blocks: tuple[int, ...]
+    levels: tuple[float, ...]
+
+    @classmethod
+    def of(cls, plan: StoredPlan, seeds: int) -> Looks:
+        """A plan from before looks has one, and one question."""
+        if not plan.looks:
+            return cls((seeds,), (LEVEL,))
+        return cls(plan.looks, levels_of(plan.looks))
+
+    def reached(self, runs: int) -> list[tuple[int, float]]:
+        """The looks that so many runs have come to, the first at least."""
+        both = list(zip(self.blocks, self.levels, strict=True))
+        return both[: max(1, sum(blocks <= runs for blocks in self.blocks))]
+
+    def is_hopeless(self, p: float, blocks: int) -> bool:
+        """Whether what has come to this p by now will not be shown, as things stand: not even a
+        standard error below what is asked, on all seeds.
+        """
+        from scipy.special import ndtri
+
+        return (
+            blocks < self.blocks[-1]
+            and -float(ndtri(p)) * math.sqrt(self.blocks[-1] / blocks) < LEAST_LEAD
+        )
+
+
+LEAST_LEAD = 1.0
+"""In standard errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A configuration against another study's default, on seeds of their own."""
+
+    p: float
+    claimed: bool
+    blocks: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
     """A configuration against a default, on the same untouched seeds."""
@@ -105,6 +168,12 @@ class Test:
     was so before."""
     shared: int
     """Seeds on which both have a figure."""
+    blocks: int
+    """After how many it was looked."""
+
+    @property
+    def p(self) -> float:
+        return 1.0 if self.no_worse is None else self.no_worse.p
 
     @property
     def claimed(self) -> bool:
@@ -131,7 +200,8 @@ class Confirmation:
     study: str
     session: str
     seeds: int
-    """Of each configuration, as planned."""
+    """Of each configuration at most, as planned."""
+    looks: Looks
     frozen: StoredFrozen
     reference: str | None
     """The group whose default's quality the offers are for."""
@@ -145,13 +215,23 @@ class Confirmation:
     tests: tuple[Test, ...] = ()
     """Of the steps against the study's own default, up to the first that is not claimed; empty
     where there is nothing to test, or not yet."""
+    no_loss_tests: tuple[Test, ...] = ()
+    """The same with the margin of what is at no loss; empty where the study's own is no larger."""
 
     @property
     def complete(self) -> bool:
-        """Every planned run is finished."""
+        """Every planned run is finished, up to a look."""
         known = {each.trial_number: each for each in self.configurations}
-        asked = self.frozen.trials()
-        return all(n in known and len(known[n].runs) >= self.seeds for n in asked)
+        return all(n in known and self._is_whole(known[n]) for n in self.frozen.trials())
+
+    def _is_whole(self, each: Verified) -> bool:
+        n = len(each.runs)
+        return n >= self.seeds or (n in self.looks.blocks and n == each.planned)
+
+    @property
+    def ran(self) -> int:
+        """The most seeds that any of its configurations ran on."""
+        return max((len(each.runs) for each in self.configurations), default=0)
 
     @property
     def default_stands(self) -> bool:
@@ -197,6 +277,12 @@ class Confirmation:
         return self.test is not None and self.test.claimed
 
     @property
+    def at_no_loss(self) -> int | None:
+        """The number of the last step that is shown to be at no loss."""
+        claimed = sum(test.claimed for test in self.no_loss_tests)
+        return self.frozen.steps()[claimed - 1] if claimed else None
+
+    @property
     def _answer(self) -> int:
         """The place of the step that answers."""
         return max(self.claimed - 1, 0)
@@ -215,7 +301,7 @@ class Confirmation:
         of = {each.trial_number: each for each in self.configurations}
         steps = itertools.zip_longest(self.frozen.steps(), self.tests)
         return {
-            **in_json(self, "study", "seeds", "complete", "last_block"),
+            **in_json(self, "study", "seeds", "ran", "complete", "last_block", "at_no_loss"),
             **in_json(self.frozen, "attempt", "margin", "chance"),
             "default": _figures(self.default, self.frozen.default),
             "recommended": _figures(self.recommended, self.trial),
@@ -232,7 +318,7 @@ def confirmation_of(study: StudySnapshot) -> Confirmation | None:
     if not of_it:
         return None
     session = of_it[-1].session
-    return _confirmation(study, [run for run in of_it if run.session == session])
+    return confirmation_in(study, [run for run in of_it if run.session == session])
 
 
 def known_runs_of(study: StudySnapshot) -> int:
@@ -269,27 +355,79 @@ def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
             sessions.setdefault(run.session, []).append(run)
     failed = set()
     for session, mine in sessions.items():
-        test = _confirmation(study, mine).test
+        test = confirmation_in(study, mine).test
         if test is not None and not test.claimed:
             failed.add(session)
     return tuple(r for r in study.runs if not is_confirmation(r.plan) or r.session in failed)
 
 
-def tested(a: Verified, b: Verified, *, margin: float) -> Test:
-    """One configuration of a confirmation against a default of it, of whichever study."""
-    one, other = a.sample(), b.sample()
-    return Test(
-        no_worse=no_worse(one.mql, other.mql, margin=margin),
-        ratio=paired_ratio(one.seconds, other.seconds),
-        runs=(one.runs, other.runs),
-        missed=(one.misses, other.misses),
-        shared=len(one.mql.keys() & other.mql.keys()),
-    )
+def tested(a: Verified, b: Verified, *, margin: float, looks: Looks) -> Test:
+    """One configuration of a confirmation against a default of it, of whichever study: by the first
+    look that claims, else by the last that it came to.
+    """
+    for blocks, level in looks.reached(len(a.runs)):
+        one, other = a.until(blocks).sample(), b.until(blocks).sample()
+        found = Test(
+            no_worse=no_worse(one.mql, other.mql, margin=margin, level=level),
+            ratio=paired_ratio(one.seconds, other.seconds),
+            runs=(one.runs, other.runs),
+            missed=(one.misses, other.misses),
+            shared=len(one.mql.keys() & other.mql.keys()),
+            blocks=blocks,
+        )
+        if found.claimed:
+            break
+    return found
 
 
-def _confirmation(study: StudySnapshot, runs: Sequence[VerificationRun]) -> Confirmation:
+def tested_apart(
+    a: Verified, defaults: Sequence[Verified], *, margin: float, there: Confirmation
+) -> Apart:
+    """The same against all runs of another study's default: those of this confirmation that were
+    there at the look, and all others.
+    """
+    for blocks, level in there.looks.reached(len(a.runs)):
+        mine = a.until(blocks)
+        theirs = [each.until(blocks, there.session) for each in defaults]
+        p = p_apart(mqls_of([mine]), mqls_of(theirs), margin=margin)
+        of_default = sum(each.missed for each in theirs), sum(len(each.runs) for each in theirs)
+        more = misses_more((mine.missed, len(mine.runs)), of_default)
+        found = Apart(p, p < level and not more, blocks)
+        if found.claimed:
+            break
+    return found
+
+
+def mqls_of(found: Sequence[Verified]) -> list[float]:
+    """Of all runs that count."""
+    return [mql for each in found for mql in each.sample().mql.values()]
+
+
+def default_runs(members: Sequence[StudySnapshot]) -> tuple[list[Verified], bool]:
+    """Runs of the default over all searches of a group: of confirmations, else of other
+    verifications; and whether it was the former.
+    """
+    confirmed: list[Verified] = []
+    others: list[Verified] = []
+    for each in members:
+        if each.results.default is None:
+            continue
+        numbers = each.results.default.numbers
+        of_confirmations = [run for run in each.runs if is_confirmation(run.plan)]
+        found = as_configurations(each.name, of_confirmations, device_model=each.device_model)
+        confirmed += [one for one in found if one.trial_number in numbers]
+        others += [one for number, one in verified_in(each).items() if number in numbers]
+    # What converges in one search is no default that is cut off in another.
+    if not all(one.to_its_limit for one in confirmed):
+        confirmed = [dataclasses.replace(one, to_its_limit=False) for one in confirmed]
+    enough = len(mqls_of(confirmed)) >= LEAST_RUNS
+    return (confirmed, True) if enough else (others, False)
+
+
+def confirmation_in(study: StudySnapshot, runs: Sequence[VerificationRun]) -> Confirmation:
+    """That of these runs of a study, which are one session's and confirm it."""
     plan = StoredPlan.model_validate(runs[0].plan)
-    frozen = plan.confirms[study.name]
+    frozen, seeds = plan.confirms[study.name], int(runs[0].plan["seeds"])
     there = as_configurations(study.name, runs, device_model=study.device_model)
     found = {each.trial_number: each for each in there}
 
@@ -302,7 +440,8 @@ def _confirmation(study: StudySnapshot, runs: Sequence[VerificationRun]) -> Conf
     confirmation = Confirmation(
         study=study.name,
         session=runs[0].session,
-        seeds=int(runs[0].plan["seeds"]),
+        seeds=seeds,
+        looks=Looks.of(plan, seeds),
         frozen=frozen,
         reference=plan.reference,
         default=of(frozen.default),
@@ -312,12 +451,23 @@ def _confirmation(study: StudySnapshot, runs: Sequence[VerificationRun]) -> Conf
     )
     if confirmation.default is None or not confirmation.complete:
         return confirmation
+    two_answers = bool(plan.looks) and frozen.margin > NO_LOSS
+    return dataclasses.replace(
+        confirmation,
+        tests=_chain(confirmation, frozen.margin),
+        no_loss_tests=_chain(confirmation, NO_LOSS) if two_answers else (),
+    )
+
+
+def _chain(there: Confirmation, margin: float) -> tuple[Test, ...]:
+    """The steps one after the other, up to the first that is not claimed."""
+    assert there.default is not None, "it is what the steps are held against"
     tests: list[Test] = []
-    for step in confirmation.steps:
-        tests.append(tested(step, confirmation.default, margin=frozen.margin))
+    for step in there.steps:
+        tests.append(tested(step, there.default, margin=margin, looks=there.looks))
         if not tests[-1].claimed:
             break
-    return dataclasses.replace(confirmation, tests=tuple(tests))
+    return tuple(tests)
 
 
 def _figures(found: Verified | None, trial: int | None) -> dict[str, Any] | None:

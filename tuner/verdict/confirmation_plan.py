@@ -1,6 +1,9 @@
 """Planning a confirmation: what each search recommends is frozen, with its margin, before the first
 run; then it and the default run on seeds that nothing in the database has seen.
 
+It looks after a third of its seeds and after two; what is decided then runs no more, and what has
+no chance left runs no more either. So the same call goes on, look after look.
+
 Searches of one variant have the same default. So that it tells something each time, each search of
 a group has seeds of its own; searches with the same number in theirs share them.
 """
@@ -8,6 +11,7 @@ a group has seeds of its own; searches with the same number in theirs share them
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tuner.config import Value
-from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, STEPS
+from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, NO_LOSS, STEPS, looks_of
 from tuner.storage.database import initialisation_lock
 from tuner.storage.queue.verifications import (
     CONFIRMATION,
@@ -27,7 +31,16 @@ from tuner.storage.queue.verifications import (
 )
 from tuner.study.open import OpenStudy, record_margin
 from tuner.study.snapshot import Group, StudySnapshot, grouped, snapshot
-from tuner.verdict.confirmation import Confirmation, confirmation_of, known_runs_of
+from tuner.verdict.confirmation import (
+    Confirmation,
+    Looks,
+    confirmation_in,
+    confirmation_of,
+    default_runs,
+    known_runs_of,
+    tested,
+    tested_apart,
+)
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of
 from tuner.verdict.recommendation import NoAnswerError, model_of
 from tuner.verdict.runs_model import Estimate, Quality, RunsModel
@@ -40,7 +53,7 @@ from tuner.verdict.verification_plan import (
     new_seeds,
     refuse_apart,
 )
-from tuner.verdict.verified import verifications_of
+from tuner.verdict.verified import as_configurations, verifications_of
 
 # Which configurations of a search are confirmed, and in which order.
 
@@ -123,13 +136,14 @@ def _expected(saved: Array, claims: Array, steps: Sequence[int]) -> float:
     return mean
 
 
-# Confirmations that lack runs of their plan: an exported study holds only those that ended.
+# What a confirmation still has to run: what its next look asks for, and what is not there of its
+# looks so far, as an exported study holds only the runs that ended.
 
 
 def missing_runs(
     opened: Sequence[OpenStudy], everything: Sequence[VerificationRun]
 ) -> list[PlannedRun]:
-    """The runs that the studies' confirmations have planned and that are not there.
+    """The runs that the studies' confirmations ask for and that are not there.
 
     Args:
         opened: studies, each once.
@@ -150,28 +164,105 @@ def missing_runs(
 
 def _missing(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> list[list[Turn]]:
     """What each block lacks; searches with the same number share their seeds."""
-    count = int(runs[0].plan["seeds"])
     there = {(run.study_id, run.trial_number, run.block) for run in runs}
     lacking: list[tuple[OpenStudy, int, int]] = []
-    for study in opened:
-        for trial in _asked(study, runs):
-            lacking += [
-                (study, trial, block)
-                for block in range(count)
-                if (study.study_id, trial, block) not in there
-            ]
+    by_name = {study.name: study for study in opened}
+    for (name, trial), count in _wanted(opened, runs).items():
+        study = by_name[name]
+        lacking += [
+            (study, trial, block)
+            for block in range(count)
+            if (study.study_id, trial, block) not in there
+        ]
     seeds = _seeds(opened, runs)
     wanted = sorted({(study.membership.search, block) for study, _, block in lacking} - set(seeds))
     if wanted:
         fresh = new_seeds(opened, len(wanted))
         seeds |= dict(zip(wanted, fresh, strict=True))
     configurations = {study.study_id: snapshot(study) for study, _, _ in lacking}
-    blocks: list[list[Turn]] = [[] for _ in range(count)]
+    blocks: list[list[Turn]] = [[] for _ in range(int(runs[0].plan["seeds"]))]
     for study, trial, block in lacking:
         seed = seeds[study.membership.search, block]
         params = configurations[study.study_id].record(trial).params
         blocks[block].append(Turn(study.study_id, trial, params, seed))
     return blocks
+
+
+_Asked = tuple[str, int]
+"""A study's name, and a trial of it."""
+
+
+def _wanted(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> dict[_Asked, int]:
+    """How many blocks each is to run, by what the looks so far say."""
+    plan = StoredPlan.model_validate(runs[0].plan)
+    looks = Looks.of(plan, int(runs[0].plan["seeds"]))
+    asked = {(study.name, trial) for study in opened for trial in _asked(study, runs)}
+    if len(looks.blocks) == 1:
+        return dict.fromkeys(sorted(asked), looks.blocks[0])
+    now = {study.name: snapshot(study).with_runs_read() for study in opened}
+    ran = _ran(opened, now, runs)
+    confirmed = [
+        confirmation_in(now[study.name], mine)
+        for study in opened
+        if study.name in plan.confirms
+        and (mine := [run for run in runs if run.study_id == study.study_id])
+    ]
+    reference = [each for each in now.values() if each.membership.group == plan.reference]
+    wanted: dict[_Asked, int] = {}
+    for blocks in looks.blocks:
+        wanted |= dict.fromkeys(sorted(asked), blocks)
+        if any(ran[each] < blocks for each in asked):
+            break
+        asked = set()
+        for there in confirmed:
+            asked |= _still_open(there, reference, blocks)
+    return wanted
+
+
+def _ran(
+    opened: Sequence[OpenStudy],
+    now: Mapping[str, StudySnapshot],
+    runs: Sequence[VerificationRun],
+) -> Counter[_Asked]:
+    """How many runs of these each has finished, on the devices of its study."""
+    found: Counter[_Asked] = Counter()
+    for study in opened:
+        mine = [run for run in runs if run.study_id == study.study_id]
+        model = now[study.name].device_model
+        for each in as_configurations(study.name, mine, device_model=model):
+            found[study.name, each.trial_number] = len(each.runs)
+    return found
+
+
+def _still_open(
+    there: Confirmation, reference: Sequence[StudySnapshot], blocks: int
+) -> set[_Asked]:
+    """What the next look is to be about: what is not shown yet and may be, and the default that it
+    is held against.
+    """
+    found: set[_Asked] = set()
+    default = there.default
+    assert default is not None, "it has come to a look"
+    for margin in {there.frozen.margin, min(NO_LOSS, there.frozen.margin)}:
+        for step in there.steps:
+            mine, usual = step.until(blocks), default.until(blocks)
+            test = tested(mine, usual, margin=margin, looks=there.looks)
+            if test.claimed:
+                continue
+            if there.looks.is_hopeless(test.p, test.blocks):
+                break
+            found |= {(there.study, each.trial_number) for each in (step, default)}
+    defaults = [each.until(blocks, there.session) for each in default_runs(reference)[0]]
+    margin = reference[0].policy.counted_margin if reference else there.frozen.margin
+    for offer in there.offers if reference else ():
+        apart = tested_apart(offer.until(blocks), defaults, margin=margin, there=there)
+        if apart.claimed:
+            continue
+        if there.looks.is_hopeless(apart.p, apart.blocks):
+            break
+        found.add((there.study, offer.trial_number))
+        found |= {(each.study, each.trial_number) for each in defaults}
+    return found
 
 
 def _asked(study: OpenStudy, runs: Sequence[VerificationRun]) -> Iterator[int]:
@@ -227,7 +318,8 @@ def plan_confirmation(
     still_asked: Callable[[], None] = lambda: None,
 ) -> Planned:
     """Plan runs of what each search recommends and of its default, on `seeds` untouched seeds each;
-    and of what it offers for the quality of the reference's default.
+    and of what it offers for the quality of the reference's default: those of the first look. The
+    same call plans those of the next one, for what is not decided.
 
     What was frozen stays: the same call again plans nothing new, until the search or another
     verification has gone on since. Only runs that an exported study left behind are planned again.
@@ -252,27 +344,30 @@ def plan_confirmation(
         again = queue.add(missing_runs(whole, queue.runs()))
         found = _freeze_all(opened, reference, seeds)
         if again:
-            found.notes.append(f"{again} runs of a confirmation were not exported: planned again")
+            found.notes.append(f"the confirmation goes on: {again} runs are left")
         if not found.frozen:
             return Planned(again, tuple(found.missing), tuple(found.notes))
         if reference is None and all(each.plan.recommended is None for each in found.frozen):
             seeds = min(seeds, LEAST_RUNS)  # the defaults run a few times, for the record
         members = [*found.frozen, *_only_default(reference, found.frozen)]
         searches = sorted({each.study.membership.search for each in members})
-        drawn = new_seeds(whole, seeds * len(searches))
+        looks = looks_of(seeds)
+        first = looks[0]
+        drawn = new_seeds(whole, first * len(searches))
         plan: dict[str, Any] = {
             "kind": CONFIRMATION,
             "confirms": {each.study.name: each.plan.model_dump() for each in found.frozen},
             "reference": reference.name if reference else None,
             "cut": {each.study.name: each.plan.default for each in members if each.cut},
             "seeds": seeds,
+            "looks": looks,
             "top": max(len(each.plan.trials()) for each in found.frozen),
         }
         of_search = {
-            number: drawn[index * seeds : (index + 1) * seeds]
+            number: drawn[index * first : (index + 1) * first]
             for index, number in enumerate(searches)
         }
-        blocks = [_block(members, of_search, nth) for nth in range(seeds)]
+        blocks = [_block(members, of_search, nth) for nth in range(first)]
         added = add_session(queue, blocks, plan)
     return Planned(again + added, tuple(found.missing), tuple(found.notes))
 

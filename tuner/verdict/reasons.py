@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from tuner.config import MqlSplit, Values
 from tuner.settings import in_percent
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.margin import NO_LOSS
 from tuner.spec.pareto import Point
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import TEST, Confirmation, Test, confirmation_of
@@ -60,9 +61,8 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
     """Whether what is recommended is confirmed, without a full stop."""
     trial = there.trial
     if not there.complete:
-        known = {each.trial_number: len(each.runs) for each in there.configurations}
-        done = sum(min(there.seeds, known.get(each, 0)) for each in there.frozen.trials())
-        planned = there.seeds * len(there.frozen.trials())
+        done = sum(len(each.runs) for each in there.configurations)
+        planned = sum(each.planned for each in there.configurations)
         return (
             f"{name}: its confirmation is under way, {done} of {planned} runs are finished; tuner "
             "verify --confirm goes on"
@@ -78,7 +78,7 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
         if there.frozen.margin
         else f"no worse than {_the_default(there)}"
     )
-    on = f"on {there.seeds} untouched seeds"
+    on = f"on {test.blocks} untouched seeds"
     if there.last_block:
         on += " and on the last block of the test split, which the search had not seen"
     if test.claimed:
@@ -89,7 +89,7 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
             f"{name}: that trial {trial} is {asked} is not shown {on}{_mql(test)}"
             f"{_missed(there, test)}; so nothing is said of its time"
         )
-    said += _bolder(there) + _elsewhere(there)
+    said += _bolder(there) + _at_no_loss(there) + _elsewhere(there)
     if there.frozen.attempt > 1:
         said += (
             f". This is confirmation {there.frozen.attempt} of this study: each has a chance of "
@@ -110,6 +110,17 @@ def _bolder(there: Confirmation) -> str:
     if 0 < claimed < len(steps):
         said += f"; trial {steps[claimed]}, tested after it, is not shown to be"
     return said
+
+
+def _at_no_loss(there: Confirmation) -> str:
+    """The stricter answer, to be added to the sentence."""
+    if not there.holds or not there.no_loss_tests:
+        return ""
+    least = in_percent(NO_LOSS).replace("%", " %")
+    if there.at_no_loss is None:
+        return f"; none is shown to be at no loss (surely less than {least} worse)"
+    which = "it is" if there.at_no_loss == there.trial else f"trial {there.at_no_loss} is"
+    return f"; {which} at no loss, too (surely less than {least} worse)"
 
 
 def _elsewhere(there: Confirmation) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from optuna.trial import TrialState
@@ -80,6 +80,11 @@ class Verified:
     def values(self, run: VerificationRun) -> tuple[float, ...] | None:
         """(seconds, test MQL) of a run that counts; None of a miss."""
         return values_in(run, to_its_limit=self.to_its_limit)
+
+    def until(self, blocks: int, session: str | None = None) -> Verified:
+        """With its first so many blocks alone, of one session or of all."""
+        kept = [r for r in self.runs if r.block < blocks or session not in (None, r.session)]
+        return replace(self, runs=tuple(kept))
 
     @property
     def counted(self) -> tuple[VerificationRun, ...]:

@@ -110,7 +110,7 @@ def test_what_an_export_left_of_a_confirmation_is_planned_again_and_completes_it
     there = _seeds_of(taken)
     again = plan_confirmation(taken, seeds=SEEDS)
     assert again.new_runs == len(planned) - len(ended)
-    assert "planned again" in again.notes[0]
+    assert "the confirmation goes on" in again.notes[0]
     assert plan_confirmation(taken, seeds=SEEDS).new_runs == 0
     now = _seeds_of(taken)
     assert now.keys() == planned.keys()

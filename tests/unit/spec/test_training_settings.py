@@ -25,6 +25,7 @@ OTHER: dict[str, Any] = {
     "accumulate": 4,
     "checkpoint_activations": True,
     "compile_mode": CompileMode.MAX_AUTOTUNE,
+    "restore_best_weights": False,
     "validate_every": 5,
 }
 SEARCHED = '\n[space.accumulate]\ntype = "choice"\nchoices = [1, 2, 8]\n'

@@ -20,10 +20,14 @@ from numpy.typing import NDArray
 
 from tuner.config import MqlSplit
 from tuner.files.plain import in_json
-from tuner.spec.margin import LEVEL
-from tuner.storage.queue.verifications import is_confirmation
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.confirmation import (
+    Confirmation,
+    confirmation_of,
+    default_runs,
+    mqls_of,
+    tested_apart,
+)
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.recommendation import model_of, recommend_at
 from tuner.verdict.runs_model import RunsModel
@@ -34,8 +38,7 @@ from tuner.verdict.stats.intervals import (
     percentile_interval,
     resampled_runs,
 )
-from tuner.verdict.stats.noninferiority import misses_more, p_apart
-from tuner.verdict.verified import Verified, as_configurations, verified_in
+from tuner.verdict.verified import Verified, verified_in
 
 TEST = "test"
 """The split whose MQL a verdict is about."""
@@ -79,10 +82,8 @@ class RegisteredLevel:
     """The default's runs are those of a confirmation."""
     searches: Mapping[str, tuple[SearchTime, ...]]
     """By group."""
-    mqls: tuple[float, ...] = ()
-    """The default's, of each run that counts."""
-    misses: tuple[int, int] = (0, 0)
-    """How many of its runs do not, and of how many."""
+    defaults: tuple[Verified, ...] = ()
+    """Its runs, of each search."""
     error: float = 0.0
     """The relative standard error of `mql`."""
     last_block: bool = False
@@ -127,8 +128,8 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
     models: dict[str, RunsModel | None] = {}
     levels = []
     for name, members in groups.items():
-        defaults, confirmed = _default_runs(members)
-        runs = [mql for each in defaults for mql in _mqls(each)]
+        defaults, confirmed = default_runs(members)
+        runs = mqls_of(defaults)
         # A share of an MQL of 0 is no margin.
         if len(runs) < LEAST_RUNS or not (default := float(np.median(runs))) > 0:
             continue
@@ -143,8 +144,7 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
             runs=len(runs),
             confirmed=confirmed,
             searches={},
-            mqls=tuple(runs),
-            misses=(sum(d.missed for d in defaults), sum(len(d.runs) for d in defaults)),
+            defaults=tuple(defaults),
             error=error,
             last_block=confirmed and members[0].definition.keeps_last_block,
             cut_off=any(each.cut_off for each in defaults),
@@ -155,31 +155,6 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
         }
         levels.append(dataclasses.replace(found, searches=times))
     return tuple(levels)
-
-
-def _default_runs(members: Sequence[StudySnapshot]) -> tuple[list[Verified], bool]:
-    """Runs of the default over all searches of a group: of confirmations, else of other
-    verifications; and whether it was the former.
-    """
-    confirmed: list[Verified] = []
-    others: list[Verified] = []
-    for each in members:
-        if each.results.default is None:
-            continue
-        numbers = each.results.default.numbers
-        of_confirmations = [run for run in each.runs if is_confirmation(run.plan)]
-        found = as_configurations(each.name, of_confirmations, device_model=each.device_model)
-        confirmed += [one for one in found if one.trial_number in numbers]
-        others += [one for number, one in verified_in(each).items() if number in numbers]
-    # What converges in one search is no default that is cut off in another.
-    if not all(one.to_its_limit for one in confirmed):
-        confirmed = [dataclasses.replace(one, to_its_limit=False) for one in confirmed]
-    enough = sum(len(_mqls(one)) for one in confirmed) >= LEAST_RUNS
-    return (confirmed, True) if enough else (others, False)
-
-
-def _mqls(found: Verified) -> list[float]:
-    return list(found.sample().mql.values())
 
 
 def _time(
@@ -228,11 +203,11 @@ def _confirmed_time(
     # A reference that was confirmed by itself, before others were held against it, has its steps.
     asked = there.reference == level.group and bool(there.offers or not own)
     offers = there.offers if asked else there.steps
-    found = _last_claimed(offers, level)
+    found = _last_claimed(offers, level, there)
     if found is None and there.default is not None:
         at_its_own = own and there.default.mql is not None
         others = () if there.default.cut_off else (there.default,)
-        found = there.default if at_its_own else _last_claimed(others, level)
+        found = there.default if at_its_own else _last_claimed(others, level, there)
     if found is None:
         return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=True)
     if found.seconds is None:
@@ -246,14 +221,15 @@ def _confirmed_time(
     )
 
 
-def _last_claimed(offers: Sequence[Verified], level: RegisteredLevel) -> Verified | None:
+def _last_claimed(
+    offers: Sequence[Verified], level: RegisteredLevel, there: Confirmation
+) -> Verified | None:
     """Of these, in their order, up to the first that is not: no worse than the level's default, and
     not surely missing more often.
     """
     found = None
     for each in offers:
-        more = misses_more((each.missed, len(each.runs)), level.misses)
-        if more or p_apart(_mqls(each), level.mqls, margin=level.margin) >= LEVEL:
+        if not tested_apart(each, level.defaults, margin=level.margin, there=there).claimed:
             break
         found = each
     return found

@@ -74,7 +74,7 @@ def no_worse(
     return NoWorse(
         ratio=float(x.mean() / y.mean()),
         bound=_bound(x, y, level),
-        p=_p(x - (1 + margin) * y),
+        p=p_below(x - (1 + margin) * y),
         margin=margin,
         level=level,
         pairs=len(x),
@@ -147,8 +147,8 @@ def _shared(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[Array, Arra
     return np.array([a[seed] for seed in seeds]), np.array([b[seed] for seed in seeds])
 
 
-def _p(differences: Array) -> float:
-    """Of a mean below 0, one-sided."""
+def p_below(differences: Array) -> float:
+    """Of a mean below 0, one-sided: Student's t, freed of skewness."""
     n, mean = len(differences), float(differences.mean())
     off = differences - mean
     variance = float((off**2).sum()) / (n - 1) / n
@@ -177,12 +177,12 @@ def _bound(x: Array, y: Array, level: float) -> float:
     from scipy.optimize import brentq
 
     ratio = float(x.mean() / y.mean())
-    if _p(x - ratio * y) <= level:  # there is no noise at all
+    if p_below(x - ratio * y) <= level:  # there is no noise at all
         return ratio
     step = _FIRST_STEP
-    while _p(x - (ratio + step) * y) > level:
+    while p_below(x - (ratio + step) * y) > level:
         step *= 2
         if step > _FARTHEST:
             return math.inf
-    found = brentq(lambda more: _p(x - (ratio + more) * y) - level, 0.0, step, xtol=_FINE)
+    found = brentq(lambda more: p_below(x - (ratio + more) * y) - level, 0.0, step, xtol=_FINE)
     return ratio + float(found)

@@ -12,10 +12,10 @@ from scipy import stats
 from tuner.spec.margin import LEVEL
 from tuner.verdict.stats.noninferiority import (
     NoWorse,
-    _p,
     misses_more,
     no_worse,
     p_apart,
+    p_below,
     paired_ratio,
 )
 
@@ -51,7 +51,7 @@ def test_a_tail_of_bad_seeds_does_not_make_it_err() -> None:
     students = stats.t.ppf(LEVEL, 29)
     for _ in range(10_000):
         d = 0.014 * (random.gamma(1.0, size=30) - 1) - 0.006 * random.standard_normal(30)
-        wrong += _p(d) < LEVEL
+        wrong += p_below(d) < LEVEL
         plain += np.sqrt(30) * d.mean() / d.std(ddof=1) < students
     assert wrong < 0.058 * 10_000
     assert plain > 0.065 * 10_000
