@@ -19,6 +19,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.retune.report import ended, figures, read, searched_cells, tested_cells
 from benchmarks.shared.circumstances import circumstances, heading, write
+from tuner.spec.margin import Question
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Test, tested
 from tuner.verdict.verified import as_configurations
@@ -89,9 +90,9 @@ def by_its_model(study: StudySnapshot, picks: Mapping[str, int | None]) -> Row:
             raise SystemExit(
                 f"{study.name}: trial {trial}, which its model recommends, has not run yet"
             )
-        test, run = (
-            tested(here, there.default, margin=there.frozen.margin, looks=there.looks),
-            len(here.runs),
+        run, margin = len(here.runs), there.frozen.margin
+        test = tested(
+            here, there.default, margin=margin, looks=there.looks, question=Question.MARGIN
         )
     return Row(study=study, by=ITS_MODEL, trial=trial, seeds=there.seeds, run=run, test=test)
 

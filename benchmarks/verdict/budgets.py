@@ -22,7 +22,7 @@ from benchmarks.verdict.truths import (
     noise_of_mql,
     truth,
 )
-from tuner.spec.margin import MARGIN, NO_LOSS
+from tuner.spec.margin import MARGIN, NO_LOSS, Question
 from tuner.verdict.known_runs import Run
 from tuner.worker.trial_source import LEAST_DEFAULTS, UNCAPPED
 
@@ -178,13 +178,13 @@ def judged(gpu: Gpu, places: Sequence[Place], *, seeds: int = SEEDS) -> Judged:
     saved = [default.log_seconds - step.log_seconds for step in steps]
     worse_by = [step.mql / default.mql - 1 for step in steps]
     trainings = [math.exp(step.log_seconds) + BESIDE_S for step in (*steps, default)]
-    design, noise = looks(seeds), truth(gpu.name).noise
+    noise = truth(gpu.name).noise
     random = np.random.default_rng([gpu.seed, truth(gpu.name).made.seed, 30])
     stood, at_no_loss, took_s = [], 0, 0.0
     for _ in range(CONFIRMATIONS):
         others, *own = (_mqls(each, seeds, noise, random) for each in (default, *steps))
-        claimed, ends = in_order([paired(each, others, MARGIN) for each in own], design)
-        careful, later = in_order([paired(each, others, NO_LOSS) for each in own], design)
+        claimed, ends = _in_order(own, others, MARGIN, Question.MARGIN)
+        careful, later = _in_order(own, others, NO_LOSS, Question.NO_LOSS)
         ran = [max(each) for each in zip(ends, later, strict=True)]
         stood.append(claimed - 1)
         at_no_loss += careful > 0
@@ -198,6 +198,13 @@ def judged(gpu: Gpu, places: Sequence[Place], *, seeds: int = SEEDS) -> Judged:
         took_s / CONFIRMATIONS,
         at_no_loss / CONFIRMATIONS,
     )
+
+
+def _in_order(
+    own: Sequence[Array], default: Array, margin: float, question: Question
+) -> tuple[int, list[int]]:
+    tests = [paired(each, default, margin) for each in own]
+    return in_order(tests, looks(len(default)), question)
 
 
 def _mqls(known: Known, seeds: int, noise: SeedNoise, random: Any) -> Array:

@@ -38,7 +38,7 @@ from benchmarks.verdict.simulation_files import (
     searches_in,
 )
 from benchmarks.verdict.truths import RETUNED, TRUTHS, noise_of_mql, truth
-from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN
+from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN, Question
 from tuner.verdict.confirmation_plan import confirmation_steps
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import recommend
@@ -136,7 +136,7 @@ class Bench:
 
     def _last_claimed(self, offers: Sequence[Place], default: Array) -> Place | None:
         tests = [self._apart(self.mqls(place), default) for place in offers]
-        claimed, ends = in_order(tests, DESIGN)
+        claimed, ends = in_order(tests, DESIGN, Question.ANOTHERS)
         self.ran += sum(ends)
         return offers[claimed - 1] if claimed else None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.spec.margin import looks_of
+from tuner.spec.margin import Question, looks_of
 from tuner.storage.queue.verifications import StoredPlan
 from tuner.verdict.confirmation import Looks
 from tuner.verdict.stats.noninferiority import p_below
@@ -30,20 +30,20 @@ def looks(seeds: int) -> Looks:
     return Looks.of(StoredPlan(looks=looks_of(seeds)), seeds)
 
 
-def looked(p_after: P, design: Looks) -> Looked:
+def looked(p_after: P, design: Looks, question: Question) -> Looked:
     """One test by itself."""
-    for blocks, level in zip(design.blocks, design.levels, strict=True):
+    for blocks, level in design.reached(design.blocks[-1], question):
         p = p_after(blocks)
         if p < level or design.is_hopeless(p, blocks):
             return Looked(p < level, blocks)
     return Looked(False, design.blocks[-1])
 
 
-def in_order(tests: Sequence[P], design: Looks) -> tuple[int, list[int]]:
+def in_order(tests: Sequence[P], design: Looks, question: Question) -> tuple[int, list[int]]:
     """How many are claimed, one after the other, and after how many seeds each ends: what comes
     after one that has no hope ends with that.
     """
-    found, until = [looked(each, design) for each in tests], design.blocks[-1]
+    found, until = [looked(each, design, question) for each in tests], design.blocks[-1]
     ends, claimed, all_so_far = [], 0, True
     for each in found:
         until = until if each.claimed else min(until, each.seeds)

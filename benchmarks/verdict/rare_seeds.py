@@ -5,7 +5,7 @@
 The default's MQL has a mean of 1. What is held against it is worse by exactly the margin: by noise of several shapes, or
 by a share of bad seeds, whose MQL is higher by a jump, and by a level shift for the rest. On shared seeds both have as
 many; apart the default has five times as many. One look has the whole level; of three looks, after 30, 60 and 90 seeds,
-each has its share of a third of it, for there are three questions: within the margin, at no loss, and at another's
+each has its share of a part of it, for there are three questions: within the margin, at no loss, and at another's
 quality. Asked all at once, each of what is worse by exactly its margin, any claim is wrong. All hold if they err in 5 %.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verdict.looked import P, looked, looks
-from tuner.spec.margin import LEVEL, NO_LOSS
+from tuner.spec.margin import LEVEL, NO_LOSS, Question
 from tuner.verdict.stats.noninferiority import p_apart, p_below
 
 Array = np.ndarray[Any, Any]
@@ -84,10 +84,12 @@ def wrongly_claimed(
         others = 1 + NOISE * noise(random, OTHERS)
         p_whole = shared(worse(MARGIN), MARGIN)
         one = p_whole(SEEDS) < LEVEL
-        three = [
-            looked(each, DESIGN).claimed
-            for each in (p_whole, shared(worse(NO_LOSS), NO_LOSS), apart(worse(MARGIN)))
-        ]
+        asked = {
+            Question.MARGIN: p_whole,
+            Question.NO_LOSS: shared(worse(NO_LOSS), NO_LOSS),
+            Question.ANOTHERS: apart(worse(MARGIN)),
+        }
+        three = [looked(p, DESIGN, question).claimed for question, p in asked.items()]
         for head, is_claimed in zip(HEADS, (one, *three, any(three)), strict=True):
             claimed[head] += is_claimed
     return {head: count / draws for head, count in claimed.items()}

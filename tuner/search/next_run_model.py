@@ -29,7 +29,6 @@ from tuner.search.gaussian_process import (
     unlikely,
 )
 from tuner.search.past_runs import Configurations, PastRun, Place, some_of
-from tuner.spec.margin import levels_of, looks_of
 
 # A Gaussian process for configurations that ran once, or several times: what a figure is at each
 # of them, and how surely, all together.
@@ -352,15 +351,12 @@ def _fitted(ran: Configurations, some: Configurations, figure: int) -> Fitted:
 # have.
 
 
-def asked_of(
-    noise: Array, of_default: float, seeds: int, level: float | None = None
-) -> tuple[Array, Array]:
+def asked_of(noise: Array, of_default: float, seeds: int, level: float) -> tuple[Array, Array]:
     """The variance of the difference from the default that a confirmation on all of so many seeds
-    will see, and by how much that has to lie below the margin for it to be claimed; both like
-    `noise`, the variance of one run of each configuration.
+    will see, and by how much that has to lie below the margin for it to be claimed at this level;
+    both like `noise`, the variance of one run of each configuration.
     """
     from scipy.special import stdtrit  # here: who only watches a launch does not wait for it
 
     error = (noise + of_default) / seeds
-    level = levels_of(looks_of(seeds))[-1] if level is None else level
     return error, float(stdtrit(seeds - 1, 1 - level)) * np.sqrt(error)

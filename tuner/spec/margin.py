@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import StrEnum
 
 from tuner.display.text import shown
 from tuner.errors import UsageError
@@ -67,11 +68,27 @@ LEVEL = 0.04
 """Of all tests of a search together. "No worse" is said in at most 5 % of cases where it is worse
 by the margin, or more: a tail of bad seeds leaves this much to spare. Of bad seeds that are rare
 and very bad it does not hold: they do not occur (benchmarks/verdict)."""
-QUESTIONS = 3
-"""Within the margin, at no loss, and at another's quality: each has its share of that level."""
+
+
+class Question(StrEnum):
+    """What a confirmation asks of a configuration."""
+
+    MARGIN = "margin"
+    """Whether it is within the margin of its own default."""
+    NO_LOSS = "no loss"
+    ANOTHERS = "another's"
+    """Whether it is within the margin of another study's default."""
+
+    @property
+    def share(self) -> float:
+        """Of the level: together they have all of it."""
+        return _SHARES[self]
+
+
+_SHARES = {Question.MARGIN: 0.45, Question.NO_LOSS: 0.15, Question.ANOTHERS: 0.4}
 LOOK_SHARES = (0.03, 0.12, 0.85)
-"""Of that again, what each of three looks may use. Few seeds are seldom bad: an early look that
-asked for less would miss that some are (benchmarks/verdict)."""
+"""Of a question's level, what each of three looks may use. Few seeds are seldom bad: an early look
+that asked for less would miss that some are (benchmarks/verdict)."""
 LEAST_LOOK = 30
 """Seeds, below which one does not look."""
 LEAST_RUNS = 5
@@ -91,13 +108,13 @@ def looks_of(seeds: int) -> tuple[int, ...]:
     return thirds if thirds[0] >= LEAST_LOOK else (seeds,)
 
 
-def levels_of(looks: Sequence[int]) -> tuple[float, ...]:
+def levels_of(looks: Sequence[int], question: Question) -> tuple[float, ...]:
     """What each of these looks may use of the level, for one question.
 
-    >>> from tuner.spec.margin import levels_of
-    >>> [round(level, 4) for level in levels_of((30, 60, 90))]
-    [0.0004, 0.0016, 0.0113]
+    >>> from tuner.spec.margin import Question, levels_of
+    >>> [round(level, 4) for level in levels_of((30, 60, 90), Question.MARGIN)]
+    [0.0005, 0.0022, 0.0153]
     """
     n = len(looks)
     shares = LOOK_SHARES if n == len(LOOK_SHARES) else (1 / n,) * n
-    return tuple(LEVEL / QUESTIONS * share for share in shares)
+    return tuple(LEVEL * question.share * share for share in shares)

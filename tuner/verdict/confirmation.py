@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.files.plain import in_json
 from tuner.record import Recorded
-from tuner.spec.margin import LEVEL, NO_LOSS, levels_of
+from tuner.spec.margin import LEVEL, NO_LOSS, Question, levels_of
 from tuner.storage.queue.verifications import (
     StoredFrozen,
     StoredPlan,
@@ -106,7 +105,7 @@ def _by_seed(found: Verified, series: str, split: str) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """After how many blocks a confirmation looks, and the level that each look has for a question.
+    """After how many blocks a confirmation looks, and the level that each look has.
 
     >>> from tuner.verdict.confirmation import Looks
     >>> from tuner.storage.queue.verifications import StoredPlan
@@ -115,34 +114,27 @@ class Looks:
     """
 
     blocks: tuple[int, ...]
-    levels: tuple[float, ...]
+    several: bool = True
+    """There are several questions, which share the level; not in plans from before looks."""
 
     @classmethod
     def of(cls, plan: StoredPlan, seeds: int) -> Looks:
-        """A plan from before looks has one, and one question."""
-        if not plan.looks:
-            return cls((seeds,), (LEVEL,))
-        return cls(plan.looks, levels_of(plan.looks))
+        return cls(plan.looks) if plan.looks else cls((seeds,), several=False)
 
-    def reached(self, runs: int) -> list[tuple[int, float]]:
-        """The looks that so many runs have come to, the first at least."""
-        both = list(zip(self.blocks, self.levels, strict=True))
+    def reached(self, runs: int, question: Question) -> list[tuple[int, float]]:
+        """The looks that so many runs have come to, the first at least, and their levels."""
+        levels = levels_of(self.blocks, question) if self.several else (LEVEL,)
+        both = list(zip(self.blocks, levels, strict=True))
         return both[: max(1, sum(blocks <= runs for blocks in self.blocks))]
 
     def is_hopeless(self, p: float, blocks: int) -> bool:
-        """Whether what has come to this p by now will not be shown, as things stand: not even a
-        standard error below what is asked, on all seeds.
+        """Whether what has come to this p by now is not worth more runs: so far it is beyond what
+        is asked.
         """
-        from scipy.special import ndtri
-
-        return (
-            blocks < self.blocks[-1]
-            and -float(ndtri(p)) * math.sqrt(self.blocks[-1] / blocks) < LEAST_LEAD
-        )
+        return blocks < self.blocks[-1] and p > HALF
 
 
-LEAST_LEAD = 1.0
-"""In standard errors."""
+HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,11 +353,18 @@ def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
     return tuple(r for r in study.runs if not is_confirmation(r.plan) or r.session in failed)
 
 
-def tested(a: Verified, b: Verified, *, margin: float, looks: Looks) -> Test:
+def tested(
+    a: Verified,
+    b: Verified,
+    *,
+    margin: float,
+    looks: Looks,
+    question: Question,
+) -> Test:
     """One configuration of a confirmation against a default of it, of whichever study: by the first
     look that claims, else by the last that it came to.
     """
-    for blocks, level in looks.reached(len(a.runs)):
+    for blocks, level in looks.reached(len(a.runs), question):
         one, other = a.until(blocks).sample(), b.until(blocks).sample()
         found = Test(
             no_worse=no_worse(one.mql, other.mql, margin=margin, level=level),
@@ -386,7 +385,7 @@ def tested_apart(
     """The same against all runs of another study's default: those of this confirmation that were
     there at the look, and all others.
     """
-    for blocks, level in there.looks.reached(len(a.runs)):
+    for blocks, level in there.looks.reached(len(a.runs), Question.ANOTHERS):
         mine = a.until(blocks)
         theirs = [each.until(blocks, there.session) for each in defaults]
         p = p_apart(mqls_of([mine]), mqls_of(theirs), margin=margin)
@@ -454,17 +453,18 @@ def confirmation_in(study: StudySnapshot, runs: Sequence[VerificationRun]) -> Co
     two_answers = bool(plan.looks) and frozen.margin > NO_LOSS
     return dataclasses.replace(
         confirmation,
-        tests=_chain(confirmation, frozen.margin),
-        no_loss_tests=_chain(confirmation, NO_LOSS) if two_answers else (),
+        tests=_chain(confirmation, frozen.margin, Question.MARGIN),
+        no_loss_tests=_chain(confirmation, NO_LOSS, Question.NO_LOSS) if two_answers else (),
     )
 
 
-def _chain(there: Confirmation, margin: float) -> tuple[Test, ...]:
+def _chain(there: Confirmation, margin: float, question: Question) -> tuple[Test, ...]:
     """The steps one after the other, up to the first that is not claimed."""
     assert there.default is not None, "it is what the steps are held against"
     tests: list[Test] = []
     for step in there.steps:
-        tests.append(tested(step, there.default, margin=margin, looks=there.looks))
+        test = tested(step, there.default, margin=margin, looks=there.looks, question=question)
+        tests.append(test)
         if not tests[-1].claimed:
             break
     return tuple(tests)

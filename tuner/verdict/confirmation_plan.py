@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tuner.config import Value
-from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, NO_LOSS, STEPS, looks_of
+from tuner.spec.margin import CONFIRMATION_SEEDS, LEAST_RUNS, NO_LOSS, STEPS, Question, looks_of
 from tuner.storage.database import initialisation_lock
 from tuner.storage.queue.verifications import (
     CONFIRMATION,
@@ -243,10 +243,13 @@ def _still_open(
     found: set[_Asked] = set()
     default = there.default
     assert default is not None, "it has come to a look"
-    for margin in {there.frozen.margin, min(NO_LOSS, there.frozen.margin)}:
+    asked = {Question.MARGIN: there.frozen.margin}
+    if there.frozen.margin > NO_LOSS:
+        asked[Question.NO_LOSS] = NO_LOSS
+    for question, margin in asked.items():
         for step in there.steps:
             mine, usual = step.until(blocks), default.until(blocks)
-            test = tested(mine, usual, margin=margin, looks=there.looks)
+            test = tested(mine, usual, margin=margin, looks=there.looks, question=question)
             if test.claimed:
                 continue
             if there.looks.is_hopeless(test.p, test.blocks):

@@ -17,7 +17,7 @@ import numpy as np
 from tuner.config import Choice
 from tuner.search.gaussian_process import one_thread
 from tuner.search.next_run_model import Belief, Repeated, asked_of, believed
-from tuner.spec.margin import TOO_MUCH
+from tuner.spec.margin import TOO_MUCH, Question, levels_of, looks_of
 from tuner.spec.objectives import values_of
 from tuner.spec.pareto import Point, front_indices
 from tuner.spec.space import SearchSpace
@@ -154,7 +154,8 @@ class RunsModel:
         over, variance = self.over_default()
         from scipy.special import ndtr  # here: who only watches a launch does not wait for it
 
-        error, needed = asked_of(self._mql.noise, self._noise_of_default(), seeds)
+        last = levels_of(looks_of(seeds), Question.MARGIN)[-1]
+        error, needed = asked_of(self._mql.noise, self._noise_of_default(), seeds, last)
         chance: Array = ndtr((math.log1p(margin) - over - needed) / np.sqrt(error + variance))
         chance[self.row_of_default()] = 0.0
         return chance
@@ -181,7 +182,9 @@ class RunsModel:
             error = math.sqrt(level.error**2 + noise / seeds)
             held = math.log(level.mql) + error * random.standard_normal((count, 1))
         saved: Array = np.maximum(slowest - seconds, 0.0)
-        _, needed = asked_of(self._mql.noise, noise, seeds)
+        question = Question.MARGIN if level is None else Question.ANOTHERS
+        last = levels_of(looks_of(seeds), question)[-1]
+        _, needed = asked_of(self._mql.noise, noise, seeds, last)
         return saved, held - measured + math.log1p(margin) >= needed
 
     def quality_of_default(self) -> Quality:

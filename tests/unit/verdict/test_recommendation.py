@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import check_grad
 
 from tuner.search.next_run_model import Likelihood, Repeated, believed
-from tuner.spec.margin import levels_of, looks_of
+from tuner.spec.margin import Question, levels_of, looks_of
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import recommend, recommend_at, to_verify
 from tuner.verdict.runs_model import RunsModel
@@ -243,7 +243,9 @@ def test_the_chance_of_a_confirmation_is_how_often_one_succeeds(worse_by: float)
         own, others = (
             dict(enumerate(mean + SEEDS_SD * random.standard_normal(30))) for mean in (mql, 0.8)
         )
-        found = no_worse(own, others, margin=0.01, level=levels_of(looks_of(30))[-1])
+        found = no_worse(
+            own, others, margin=0.01, level=levels_of(looks_of(30), Question.MARGIN)[-1]
+        )
         assert found is not None
         claims += found.claimed
     assert said == pytest.approx(claims / 400, abs=0.1)
