@@ -324,7 +324,7 @@ def search_request(
     if agreed.share_s is not None:
         policy = policy.but(search_s=agreed.share_s)
     if agreed.before is None:  # those that have begun go on as they did
-        policy = policy.but(cap=CAP)
+        policy = policy.but(cap=CAP, against=agreed.reference and agreed.reference.group)
     own = {
         "variants": [each.word for each in agreed.to_search],
         "trials": now.trials or MOST_TRIALS,

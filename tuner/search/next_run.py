@@ -16,7 +16,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,11 @@ class Believed:
     limits: Sequence[GaussianProcess]
     """How far a configuration is beyond each limit that some run was beyond."""
     margin: float
-    """How much worse than the default's an MQL may be, relative."""
+    """How much worse than the default's an MQL may be, relative; below 0 where another's level is
+    asked for, which is lower than that."""
+    slower: float = 0.0
+    """By how much the logarithm of a time may be above the default's that is still worth something.
+    """
 
     @staticmethod
     def of(
@@ -132,6 +136,12 @@ class Believed:
             time, mql = (Figure(ran, figure, fitted[figure]) for figure in (TIME, MQL))
         return Believed(ran, time, mql, limits, margin)
 
+    @property
+    def of_default(self) -> float:
+        """The logarithm of the default's MQL."""
+        one, nothing = np.array([self.ran.default]), np.empty((0, self.ran.where.shape[1]))
+        return self.mql.of(one, nothing).default
+
 
 class Candidates:
     """Configurations that ran, by their rows in `believed.ran`, and new places after them; arrays
@@ -156,7 +166,8 @@ class Candidates:
     @functools.cached_property
     def worth(self) -> Array:
         """0 of the default, and of what is expected beyond a limit."""
-        saved = _positive(self._time.default - self._time.mean, np.sqrt(self._time.apart))
+        most = self._time.default + self._believed.slower
+        saved = _positive(most - self._time.mean, np.sqrt(self._time.apart))
         found: Array = saved * ndtr(self._room / np.sqrt(self._error + self._mql.apart))
         return np.where(self._is_default | ~self._kept, 0.0, found)
 
@@ -168,14 +179,14 @@ class Candidates:
         others[first] = second
         cost = np.exp(time.mean) + BESIDE_S
         of_time = self._believed.time.noise(np.zeros(1))
-        best = np.full(len(worth), NEVER)
+        best, most = np.full(len(worth), NEVER), time.default + self._believed.slower
         for runs in AHEAD:
             q = mql.explained(self._noise / runs)[:, None]
             t = time.explained(of_time / runs)[:, None]
             left = np.sqrt(np.maximum(self._error + mql.apart - q[:, 0], _LEAST_VARIANCE))[:, None]
             sure = ndtr((self._room[:, None] + np.sqrt(q) * _NODES[MQL][0]) / left)
             saved = _positive(
-                (time.default - time.mean)[:, None] + np.sqrt(t) * _NODES[TIME][0],
+                (most - time.mean)[:, None] + np.sqrt(t) * _NODES[TIME][0],
                 np.sqrt(np.maximum(time.apart[:, None] - t, _LEAST_VARIANCE)),
             )
             after = np.maximum(saved[:, :, None] * sure[:, None, :], others[:, None, None])
@@ -233,6 +244,9 @@ LEAST_DEFAULT, SHARE_OF_DEFAULT = 4, 0.4
 """Runs of the default: so many, and this share of those of the most promising."""
 NOTHING_NEW = 0.9
 """Of the trials of a search, after which no new configuration is tried."""
+FOR_ANOTHERS, SLOWER = 0.33, math.log(1.5)
+"""How often the level of another study is asked for, where there is one; what reaches it is worth
+something as long as no training is cut off that takes as long."""
 AT_LEVELS, ANYWHERE = 0.1, 0.05
 """How often a random level is asked for, and how often the best new configuration whatever else."""
 
@@ -293,10 +307,22 @@ class NextRun:
         self._places, self._margin = NewPlaces(space), margin
         self._fits = Fits()
 
-    def place(self, known: Known, random: np.random.Generator, *, new: bool = True) -> Place:
-        """Where to run next: where `new` is False, a place that ran already."""
+    def place(
+        self,
+        known: Known,
+        random: np.random.Generator,
+        *,
+        new: bool = True,
+        level: float | None = None,
+    ) -> Place:
+        """Where to run next: where `new` is False, a place that ran already. `level`: the logarithm
+        of the MQL that another study asks for.
+        """
         fitted = self._fits.of(known.fit, known.default)
         believed = Believed.of(known.past, known.running, known.default, fitted, self._margin)
+        if level is not None and random.random() < FOR_ANOTHERS:
+            above = math.expm1(level - believed.of_default)
+            believed = replace(believed, margin=above, slower=SLOWER)
         ran, d = believed.ran, believed.ran.default
         nothing = np.empty((0, self._places.dimensions))
         worth = Candidates(believed, np.arange(len(ran.runs)), nothing).worth

@@ -143,6 +143,8 @@ class EncodedSampler(WholeSpaceSampler):
         self._history = history or TrialHistory(space)
         self._sobol = SobolPoints(space.dimensions, seed)
         self._margin, self._budget = margin, budget
+        self.level: float | None = None
+        """The logarithm of the MQL that another study asks for, as far as it is known by now."""
         self._next_run: NextRun | None = None
         self._beginning: Beginning | None = None
         if self._method.repeats and default is not None:
@@ -201,7 +203,7 @@ class EncodedSampler(WholeSpaceSampler):
         random = np.random.default_rng(_seed_of_ask(self._seed, number))
         with one_thread():
             new = next_run.may_be_new(found, self._budget)
-            place = self._next_run.place(found, random, new=new)
+            place = self._next_run.place(found, random, new=new, level=self.level)
         return history.params_at(place)
 
     def _suggest(self, number: int) -> tuple[dict[str, Value], dict[str, Any]]:

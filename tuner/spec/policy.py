@@ -188,6 +188,13 @@ class SearchPolicy(Settings):
     """A training ends at so many times what the default takes (`tuner.worker.trial_source`): a
     retune says so of its searches. None: it goes on until it converges."""
 
+    against: Annotated[
+        str | None,
+        Field(max_length=512),
+        Flag("", words=lambda name: f"(looks for the quality of {name}'s default, too)"),
+    ] = None
+    """The group whose default's quality is looked for as well: a retune says so of its searches."""
+
     @property
     def counted_margin(self) -> float:
         """The margin that counts."""

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,12 +15,13 @@ from dataclasses import dataclass
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import StopReason
+from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.bounds import FinishedTrial, Stopping
 from tuner.search.history import Configuration, configuration
 from tuner.search.methods import prunes
 from tuner.search.pruning import Pruner, carried_on
-from tuner.search.sampler import sampler_for
+from tuner.search.sampler import EncodedSampler, sampler_for
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import seed_of_trial
 from tuner.spec.policy import SearchPolicy
@@ -29,6 +31,7 @@ from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, judged, record_of
+from tuner.study.snapshot import open_group
 from tuner.trial.job import TrialJob, Watched
 from tuner.worker.paths import forget_trials
 from tuner.worker.work_source import (
@@ -180,10 +183,51 @@ def _is_default(opened: OpenStudy, trial: FrozenTrial) -> bool:
 
 def _usual_s(opened: OpenStudy) -> float | None:
     """What the default takes; None while too few of its runs have converged."""
-    complete = opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    ran = [Recorded.from_flat(each.user_attrs) for each in complete if _is_default(opened, each)]
-    found = [r.wall_clock_s for r in ran if r.converged and r.wall_clock_s]
+    found = [r.wall_clock_s for r, _ in _runs_of_default(opened) if r.wall_clock_s]
     return statistics.median(found) if len(found) >= LEAST_DEFAULTS else None
+
+
+def _runs_of_default(opened: OpenStudy) -> list[tuple[Recorded, Sequence[float]]]:
+    """Those that converged, with their objectives."""
+    complete = opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    ran = [
+        (Recorded.from_flat(each.user_attrs), each.values)
+        for each in complete
+        if _is_default(opened, each)
+    ]
+    return [(recorded, values) for recorded, values in ran if recorded.converged]
+
+
+class Levels:
+    """What another group's default asks for, of searches that are held against it."""
+
+    def __init__(self, together: Sequence[OpenStudy]) -> None:
+        self._together = together
+        self._apart: dict[str, Sequence[OpenStudy]] = {}
+        """Groups of which this worker trains nothing."""
+
+    def asked(self, opened: OpenStudy, policy: SearchPolicy) -> float | None:
+        """The logarithm of the mean MQL of that default with the margin; None for its own group,
+        and while too few of its runs have converged.
+        """
+        group = policy.against
+        if group is None or group == opened.membership.group:
+            return None
+        mqls: list[float] = []
+        with contextlib.suppress(UsageError, *DATABASE_FAILURES):
+            for each in self._members(group, opened):
+                mqls += [values[1] for _, values in _runs_of_default(each) if values[1] > 0]
+        if len(mqls) < LEAST_DEFAULTS:
+            return None
+        return math.log((1 + policy.counted_margin) * statistics.fmean(mqls))
+
+    def _members(self, group: str, opened: OpenStudy) -> Sequence[OpenStudy]:
+        there = [each for each in self._together if each.membership.group == group]
+        if there:
+            return there
+        if group not in self._apart:
+            self._apart[group] = open_group(opened.database, group).members
+        return self._apart[group]
 
 
 # What a worker's time between two trainings went to.
@@ -275,9 +319,10 @@ class TrialSource(Source):
 
     def __init__(self, context: WorkerContext) -> None:
         self.context = context
-        self._searched: dict[str, tuple[SearchPolicy, int]] = {}
-        """How each study's sampler was made: of which policy and budget."""
+        self._searched: dict[str, tuple[SearchPolicy, int, EncodedSampler]] = {}
+        """Each study's sampler, and of which policy and budget it was made."""
         self.pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
+        self.levels = Levels(context.studies)
         self.turnover = Turnover()
         self.grants = GpuGrants(context.name)
         self.took: dict[str, dict[int, float]] = {opened.name: {} for opened in context.studies}
@@ -319,8 +364,9 @@ class TrialSource(Source):
         returns all that it was told.
         """
         policy = self.context.stored(opened.policy, "the study's policy", until_stopped=True)
-        if self._searched.get(opened.name) != (policy, budget):
-            opened.optuna.sampler = sampler_for(
+        made = self._searched.get(opened.name)
+        if made is None or made[:2] != (policy, budget):
+            sampler = sampler_for(
                 opened.name,
                 opened.definition,
                 policy,
@@ -328,7 +374,9 @@ class TrialSource(Source):
                 draw=opened.membership.draw,
                 budget=budget,
             )
-            self._searched[opened.name] = policy, budget
+            opened.optuna.sampler = sampler
+            made = self._searched[opened.name] = policy, budget, sampler
+        made[2].level = self.levels.asked(opened, policy)
         return policy
 
     def _take_up(self, opened: OpenStudy, budget: int, claim: Claim) -> Piece:

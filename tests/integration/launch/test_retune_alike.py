@@ -35,7 +35,7 @@ def test_a_new_database_takes_what_is_said(tmp_path: Path) -> None:
         request = dataclasses.replace(ASKED, draw=draw)
         found = search_request(request, agreement(request, address), None)
         assert found.draw == draw
-        assert found.policy.said() == {"cap": CAP}
+        assert found.policy.said() == {"cap": CAP, "against": "demo-original"}
 
 
 def test_a_reference_that_is_added_later_begins_as_the_variant_did(tmp_path: Path) -> None:
@@ -47,10 +47,10 @@ def test_a_reference_that_is_added_later_begins_as_the_variant_did(tmp_path: Pat
     found = search_request(ASKED, agreement(ASKED, address), None)
     assert list(found.variants) == ["original", "rmsnorm"]
     assert found.draw == made.study.membership.draw == 5
-    assert found.policy.said() == policy | {"cap": CAP}
+    assert found.policy.said() == policy | {"cap": CAP, "against": "demo-original"}
     said = dataclasses.replace(ASKED, policy=SearchPolicy(sampler="tpe"))
     found = search_request(said, agreement(said, address), None)
-    assert found.policy.said() == {"sampler": "tpe", "reruns": 0, "cap": CAP}
+    assert found.policy.said() == {"sampler": "tpe", "reruns": 0, "cap": CAP, "against": "demo-original"}
 
 
 def test_groups_of_two_draws_go_on_with_their_own(tmp_path: Path) -> None:

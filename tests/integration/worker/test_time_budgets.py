@@ -3,6 +3,7 @@ so long, whoever made what ready before."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -188,3 +189,27 @@ def test_a_cap_needs_three_times_of_the_default_and_a_database(
     away = OperationalError("", None, Exception())
     monkeypatch.setattr(trial_source, "_usual_s", Mock(side_effect=away))
     assert trial_source.capped(study, [study], last, policy) == study.definition
+
+
+@SQLITE_ALONE
+def test_a_search_is_asked_for_the_level_of_what_it_is_held_against(study: OpenStudy) -> None:
+    study.ledger.set_budget(4)
+    for _ in range(3):
+        study.enqueue(study.definition.defaults.as_dict())
+    mqls = iter((0.80, 0.82, 0.81, 0.90))
+
+    def run(job: TrialJob) -> TrialResult:
+        result, mql = result_of(job), next(mqls)
+        recorded = replace(result.recorded, converged=mql < 0.9)
+        return replace(result, values=(2.0, mql), recorded=recorded)
+
+    Worker([study], DEVICE, run, name="ann").run()
+    group = study.membership.group
+    other = Mock(membership=Mock(group="other"), database=study.database)
+    policy = SearchPolicy(against=group, margin=0.02)
+    for together in ([study], []):  # where another launch trains the reference, it is read
+        asked = trial_source.Levels(together).asked(other, policy)
+        assert asked == pytest.approx(math.log(1.02 * 0.81)), "what did not converge counts nothing"
+    assert trial_source.Levels([study]).asked(study, policy) is None, "it is its own group"
+    assert trial_source.Levels([study]).asked(other, SearchPolicy()) is None
+    assert trial_source.Levels([]).asked(other, SearchPolicy(against="nobody")) is None

@@ -28,10 +28,11 @@ from tests.support.noisy_surface import (
     worth,
 )
 from tests.support.spaces import of_single_values
+from tuner.search import next_run
 from tuner.search.beginning import Beginning
 from tuner.search.history import TrialHistory, configuration
 from tuner.search.methods import AUTO, STARTUP, method_of
-from tuner.search.next_run import Believed, Candidates
+from tuner.search.next_run import Believed, Candidates, Known, NextRun
 from tuner.search.next_run_model import Fits, fitted_until
 from tuner.search.past_runs import Configurations, PastRun, place_of
 from tuner.search.sampler import EncodedSampler
@@ -141,6 +142,29 @@ def test_workers_that_ask_together_do_not_all_run_the_same(
     blind = [of_one_configuration(filled, trials) for trials in after]
     assert max(told) < max(blind)
     assert sum(told) < 0.75 * sum(blind)
+
+
+def test_a_part_of_the_runs_looks_for_another_studys_level(
+    filled: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A level below the default's MQL: what forecasts better is run, though it be slower."""
+    runs, default = past(filled), place_of(SPACE, DEFAULT)
+    known = Known(past=runs, fit=runs, default=default)
+    fitted = Fits().of(runs, default)
+    believed = Believed.of(runs, [], default, fitted, MARGIN)
+
+    def mean_mql(share: float) -> float:
+        """Expected of what is chosen, over the default's."""
+        monkeypatch.setattr(next_run, "FOR_ANOTHERS", share)
+        decides = NextRun(SPACE, margin=MARGIN)
+        level = believed.of_default - 0.01
+        places = [
+            decides.place(known, np.random.default_rng(seed), level=level) for seed in range(12)
+        ]
+        new = np.array(places)
+        return float((believed.mql.of(np.arange(0), new).mean - believed.of_default).mean())
+
+    assert mean_mql(1.0) < mean_mql(0.0) - 0.003
 
 
 def test_what_is_expected_beyond_a_limit_is_not_run_again() -> None:
