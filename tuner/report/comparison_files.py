@@ -75,6 +75,9 @@ def _at_level(level: RegisteredLevel, names: Mapping[str, str]) -> str:
         known = [each.seconds for each in times if each.seconds is not None]
         how = "" if all(each.confirmed for each in times) else " (expected, not confirmed)"
         took = f", median {statistics.median(known):.3f} s" if known else ""
+        promised = [each.promised for each in times if each.promised is not None]
+        if promised and not known:
+            took = f", the best that one promises is {min(promised):.4f}"
         told.append(f"{names[group]} {len(known)} of {len(times)} searches{took}{how}")
     of = f"{names[level.group]}'s default{level.cut_in_words} with its margin"
     return f"test MQL {level.mql:.4f}, {of}: {'; '.join(told)}"

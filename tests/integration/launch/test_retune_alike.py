@@ -50,7 +50,12 @@ def test_a_reference_that_is_added_later_begins_as_the_variant_did(tmp_path: Pat
     assert found.policy.said() == policy | {"cap": CAP, "against": "demo-original"}
     said = dataclasses.replace(ASKED, policy=SearchPolicy(sampler="tpe"))
     found = search_request(said, agreement(said, address), None)
-    assert found.policy.said() == {"sampler": "tpe", "reruns": 0, "cap": CAP, "against": "demo-original"}
+    assert found.policy.said() == {
+        "sampler": "tpe",
+        "reruns": 0,
+        "cap": CAP,
+        "against": "demo-original",
+    }
 
 
 def test_groups_of_two_draws_go_on_with_their_own(tmp_path: Path) -> None:

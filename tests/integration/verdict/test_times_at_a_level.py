@@ -140,6 +140,8 @@ def test_what_a_median_would_let_pass_is_not_reached_unless_it_is_shown(
     assert of_reference.how == "default"
     (found,) = level.searches["demo-rmsnorm"]
     assert (found.how, found.seconds) == ("not reached", None)
+    assert found.promised is not None
+    assert found.promised > 0.78, "no more than a search of such errors may promise"
 
 
 def test_a_reference_that_was_confirmed_before_stays_and_is_held_against_by_all_its_runs(

@@ -60,10 +60,14 @@ class SearchTime:
     confirmed: bool
     """By its confirmation; else it is what the model of its runs expects."""
     why_unknown: str = ""
+    promised: float | None = None
+    """Where it does not reach the level: the lowest MQL that all its runs together promise of what
+    may be recommended. Runs that were cut off promise nothing."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
             **in_json(self, "study", "trial", "how", "confirmed", wall_clock_s="seconds"),
+            "test_mql_promised": self.promised,
             "unknown_because": self.why_unknown or None,
         }
 
@@ -164,27 +168,44 @@ def _time(
     there = confirmation_of(study)
     of_level = there is not None and there.last_block == level.last_block
     if there is not None and there.complete and of_level:
-        return _confirmed_time(study, there, level)
+        found = _confirmed_time(study, there, level)
+        return _promising(found, study, models) if found.how == "not reached" else found
     if level.last_block:
         return _unknown(study, "the level is of the last block, which only a confirmation opens")
     if study.definition.mql_split not in SEARCHED_ON_TEST:
         return _unknown(study, "it was not searched on the test MQL")
-    if study.name not in models:
-        models[study.name] = model_of(study)
-    model = models[study.name]
+    model = _model(study, models)
     if model is None:
         return _unknown(study, "too few configurations converged")
-    found = recommend_at(model, level.mql, error=level.error, candidates=candidates_of(study))
-    if found.chosen is None:
-        return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=False)
-    own = found.default is not None and found.default.trial == found.chosen.trial
+    best = recommend_at(model, level.mql, error=level.error, candidates=candidates_of(study))
+    if best.chosen is None:
+        found = SearchTime(study=study.name, seconds=None, how="not reached", confirmed=False)
+        return _promising(found, study, models)
+    own = best.default is not None and best.default.trial == best.chosen.trial
     return SearchTime(
         study=study.name,
-        seconds=found.chosen.seconds,
-        trial=found.chosen.trial,
+        seconds=best.chosen.seconds,
+        trial=best.chosen.trial,
         how="default" if own else "recommended",
         confirmed=False,
     )
+
+
+def _model(study: StudySnapshot, models: dict[str, RunsModel | None]) -> RunsModel | None:
+    if study.name not in models:
+        models[study.name] = model_of(study)
+    return models[study.name]
+
+
+def _promising(
+    found: SearchTime, study: StudySnapshot, models: dict[str, RunsModel | None]
+) -> SearchTime:
+    """With what the search promises."""
+    model = _model(study, models)
+    may = model.among(candidates_of(study)) if model is not None else np.zeros(0, dtype=bool)
+    if model is None or not may.any():
+        return found
+    return dataclasses.replace(found, promised=float(model.mql[may].min()))
 
 
 def _unknown(study: StudySnapshot, why: str) -> SearchTime:
