@@ -36,7 +36,7 @@ import pandas as pd
 
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
-from tuner.report.comparison_files import HEADINGS, LEVELS_ARE, cell, figure_of, level_cell, level_headings, volume_line
+from tuner.report.comparison_files import HEADINGS, cell, figure_of, volume_line
 from tuner.verdict.explain import explain_study
 from tuner.report.figures.draw import importances_figure
 from tuner.study.archive import read_archive
@@ -82,17 +82,6 @@ pd.DataFrame(
         for row in report.rows
     ]
 )
-
-# %% [markdown]
-# ## Time at equal quality
-#
-# Two picks seldom forecast alike. Here quality is held still and time, in seconds, is compared. The interval of a ratio
-# resamples seeds and chooses anew in each resample: where it is wide, another ten seeds might choose otherwise.
-
-# %%
-print(LEVELS_ARE)
-levels = [[f"{level.mql:g}", *map(level_cell, level.fastest)] for level in report.levels]
-pd.DataFrame(levels, columns=level_headings(report))
 
 # %% [markdown]
 # ## The fronts over each other

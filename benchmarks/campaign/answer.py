@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.answers import Answer
 from tuner.verdict.compare.between import Standing
-from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.registered import Fastest, shown_levels
 from tuner.verdict.explain import optimism
 from tuner.verdict.stats.intervals import BETWEEN
 
@@ -41,39 +39,6 @@ def luck(studies: Sequence[StudySnapshot]) -> str:
         "`--choose expected`, `tuner verify` chooses by what all trials say together "
         "([decision 10](../../docs/decisions/0010-what-may-be-claimed.md)); this has not been run here yet."
     )
-
-
-def levels(report: Report) -> list[str]:
-    """Time at equal quality, for the pair of the question."""
-    if not report.levels:
-        return []
-    variant = report.studies[1].variant
-    rows = []
-    for level, shown in zip(
-        report.levels, shown_levels([level.mql for level in report.levels]), strict=True
-    ):
-        first, second = level.fastest
-        ratio = format(second.ratio, ".2f") if second and second.ratio else ""
-        rows.append(f"| {shown} | {_seconds(first)} | {_seconds(second)} | {ratio} |")
-    first = report.studies[0].variant
-    return [
-        "",
-        *prose(
-            "This table stays with what was verified: for each level, the fastest verified configuration of each variant whose "
-            "median test MQL is at most that. A level is the median of a variant's default with its margin. Intervals resample "
-            "seeds and choose anew in each resample; they hold no luck of the search."
-        ),
-        "",
-        f"| test MQL at most | {first} (s) | {variant} (s) | {variant} / {first} |",
-        "|---|---|---|---|",
-        *rows,
-    ]
-
-
-def _seconds(fastest: Fastest | None) -> str:
-    if fastest is None:
-        return "not reached"
-    return f"{fastest.seconds:.3f}, trial {fastest.trial}"
 
 
 def by_family(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[2]))
-from answer import by_family, conclusion, levels, luck, prose
+from answer import by_family, conclusion, luck, prose
 from plan import FULL
 from report_tables import parameters, table
 from state import CALLS
@@ -65,7 +65,6 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
             *_sentences(pair),
             "",
             *prose(f"{pair.resolution}. {luck(studies)}"),
-            *levels(pair),
         ]
     else:
         answer = prose(

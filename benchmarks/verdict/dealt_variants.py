@@ -3,7 +3,7 @@
     python benchmarks/verdict/dealt_variants.py --searches 40 --deals 300 --jobs 2 --output OUT/dealt-variants
 
 Every search is of the same network, so whatever is claimed between two variants is wrong. Each deal
-takes five searches for each of four variants, the first being the reference, and goes the product's
+takes five searches, or --of-each, for each of four variants, the first being the reference, and goes the product's
 way: each search freezes what it tests against the reference's default; all of it runs on 30, 60 or 90
 fresh seeds; one rule says what answers; and exact tests compare the three others with the reference. `--deals` are of each truth. With the same deals one variant's times are planted 1.5 times
 as long, which should be found. Searches are kept in a file that is not committed. Writes OUTPUT.md
@@ -52,7 +52,7 @@ CACHE = Path(__file__).parent / "dealt-searches.jsonl"
 DESIGN = looks(CONFIRMATION_SEEDS)
 CAP = 1.5
 """As in a retune's searches."""
-SEARCHES, VARIANTS = 5, 4
+VARIANTS = 4
 FIRSTS = 8
 """Searches that may be the reference's first, whose model says the quality that others ask for."""
 PLANTED = 1.5
@@ -154,21 +154,25 @@ class Bench:
         return p_after
 
 
-def deal(name: str, searches: dict[int, Frozen], kind: str, number: int) -> dict[str, list[float]]:
-    """Times by variant; "0" is the reference."""
+Times = dict[str, list[float]]
+
+
+def deal(name: str, searches: dict[int, Frozen], kind: str, number: int, of_each: int) -> Times:
+    """By variant, of so many searches of each; "0" is the reference."""
     random = np.random.default_rng([number, truth(name).made.seed, KINDS.index(kind)])
     bench = Bench(name, kind, random)
     first = int(random.integers(FIRSTS))
     others = [seed for seed in searches if seed != first]
-    drawn = [first, *random.permutation(others)[: VARIANTS * SEARCHES - 1].tolist()]
-    default = np.array([bench.mqls(bench.default) for _ in range(SEARCHES)])
+    drawn = [first, *random.permutation(others)[: VARIANTS * of_each - 1].tolist()]
+    default = np.array([bench.mqls(bench.default) for _ in range(of_each)])
     times: dict[str, list[float]] = {}
     for variant in range(VARIANTS):
-        mine = drawn[variant * SEARCHES : (variant + 1) * SEARCHES]
+        mine = drawn[variant * of_each : (variant + 1) * of_each]
         times[str(variant)] = []
         for nth, seed in enumerate(mine):
             of = searches[seed]
-            offers = () if kind == "two of five fall back" and nth < 2 else of[first]
+            falls_back = kind == "two of five fall back" and nth < 2 * of_each / 5
+            offers = () if falls_back else of[first]
             times[str(variant)].append(bench.answer(offers, default, reference=variant == 0))
     return times
 
@@ -190,13 +194,13 @@ class Counted:
     not_reached: float
 
 
-def counted(name: str, searches: dict[int, Frozen], kind: str, deals: int) -> Counted:
+def counted(name: str, searches: dict[int, Frozen], kind: str, deals: int, of_each: int) -> Counted:
     claimed = faster = slower = found = 0
     answers: list[float] = []
     default_s = Bench(name, kind, np.random.default_rng(0)).seconds
     usual = default_s(tuple(truth(name).where(truth(name).default)[0].tolist()))
     for number in range(deals):
-        times = deal(name, searches, kind, number)
+        times = deal(name, searches, kind, number, of_each)
         answers += [each / usual for mine in times.values() for each in mine]
         between = [each for each in compare_with_reference("0", times) if each.claimed]
         claimed += bool(between)
@@ -221,13 +225,15 @@ def counted(name: str, searches: dict[int, Frozen], kind: str, deals: int) -> Co
     )
 
 
-def of_truth(name: str, searches: Sequence[dict[str, Any]], deals: int) -> Iterator[Counted]:
+def of_truth(
+    name: str, searches: Sequence[dict[str, Any]], deals: int, of_each: int
+) -> Iterator[Counted]:
     """Of each kind of noise."""
     mine = {each["seed"]: each for each in searches if each["truth"] == name}
     levels = {seed: _model(mine[seed])[0].quality_of_default() for seed in range(FIRSTS)}
     ready = {seed: frozen(each, levels) for seed, each in mine.items()}
     for kind in KINDS:
-        yield counted(name, ready, kind, deals)
+        yield counted(name, ready, kind, deals, of_each)
 
 
 def _exact(count: int, of: int) -> str:
@@ -264,6 +270,7 @@ def main() -> None:
     parser = options_of(__doc__)
     parser.add_argument("--searches", type=int, default=40, help="of each truth")
     parser.add_argument("--budget", type=float, default=120.0, help="GPU seconds of each")
+    parser.add_argument("--of-each", type=int, default=5, help="searches of a variant")
     parser.add_argument("--deals", type=int, default=300, help="of each truth")
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--output", type=Path, required=True)
@@ -285,7 +292,9 @@ def main() -> None:
         for one in kept(of_each_search(search, todo, options.jobs), options.cache):
             there[one["truth"], one["seed"]] = one
     searches = [there[name, seed] for name in names for seed in range(options.searches)]
-    found = [each for name in names for each in of_truth(name, searches, options.deals)]
+    found = [
+        each for name in names for each in of_truth(name, searches, options.deals, options.of_each)
+    ]
     document = {"budget_s": options.budget, "found": [asdict(each) for each in found]}
     text = [
         f"{options.searches} searches of {options.budget:g} s of each of {len(names)} truths.",

@@ -17,9 +17,9 @@ from tuner.report.figures.series import front_series
 from tuner.spec.objectives import axis_title
 from tuner.verdict.compare.between import another_search_sentences
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.registered import Fastest, RegisteredLevel, groups_of, shown_levels
+from tuner.verdict.compare.registered import RegisteredLevel, groups_of
 from tuner.verdict.compare.rows import FIGURES, Row
-from tuner.verdict.compare.studies import labels, names_of_groups
+from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.stats.intervals import CONFIDENCE, WITHIN, Interval
 from tuner.verdict.verified import verified_in
 
@@ -96,12 +96,6 @@ HOW = (
     "Between variants a difference is claimed by an exact test over whole searches, by their times "
     "at one registered quality; of two configurations, by a paired permutation test after "
     "Holm's correction. docs/read-a-verdict.md says what each figure means."
-)
-LEVELS = "Time at equal quality (s)"
-LEVELS_ARE = (
-    "Of the verified configurations with at most this median test MQL, the fastest; its time as a "
-    "multiple of the "
-    "first variant's."
 )
 CONTAMINATED = "!  timing contaminated: something else used the device; do not trust it"
 UNVERIFIED = "one run of the search, not verified"
@@ -191,7 +185,6 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
         "<h2>The table</h2>",
         _table(report),
         *_pictures(report),
-        _levels(report),
         listed("Hypervolume", [volume_line(report, index) for index in range(len(report.volumes))]),
         listed("What is not equal", report.fairness),
         f"<p><small>{HOW}</small></p>",
@@ -253,16 +246,6 @@ def _unverified(row: Row) -> str:
     return f"medians of {row.search_runs} runs of the search, not verified"
 
 
-def level_cell(fastest: Fastest | None) -> str:
-    """Seconds, and the ratio to the first variant's where it is known:
-    `0.518, 1.73 [0.66, 3.51] x`.
-    """
-    if fastest is None:
-        return "-"
-    ratio = f", {fastest.ratio:.2f} x" if fastest.ratio else ""
-    return f"{fastest.seconds.estimate:.3f}{ratio}"
-
-
 def volume_line(report: Report, index: int) -> str:
     volume = report.volumes[index]
     size = f"{volume.value:.4g}"
@@ -307,27 +290,6 @@ def _table(report: Report) -> str:
         css = "" if row.verified else " class='unverified'"
         lines.append(f"<tr{css}>{cells}<td>{in_html(row.verdict)}</td></tr>")
     return "".join(lines) + "</table>"
-
-
-def _levels(report: Report) -> str:
-    """Time at equal quality, as a table; empty where it is not known."""
-    if not report.levels:
-        return ""
-    heads = "".join(f"<th>{in_html(head)}</th>" for head in level_headings(report))
-    rows = "".join(
-        f"<tr><td class='number'>{shown}</td>"
-        + "".join(f"<td class='number'>{level_cell(each)}</td>" for each in level.fastest)
-        + "</tr>"
-        for level, shown in zip(
-            report.levels, shown_levels([each.mql for each in report.levels]), strict=True
-        )
-    )
-    return f"<h2>{LEVELS}</h2><p>{LEVELS_ARE}</p><table><tr>{heads}</tr>{rows}</table>"
-
-
-def level_headings(report: Report) -> list[str]:
-    """Of the table of levels."""
-    return ["test MQL at most", *labels(report.studies)]
 
 
 def listed(title: str, lines: Sequence[str], *, css: str = "") -> str:

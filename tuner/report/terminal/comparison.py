@@ -10,7 +10,6 @@ from tuner.display.terminal import Console, lines, make_console
 from tuner.display.text import shown
 from tuner.report import comparison_files as files
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.registered import shown_levels
 from tuner.verdict.compare.rows import FIGURES
 
 GAP = 1
@@ -37,7 +36,6 @@ def print_report(report: Report) -> None:
         _print_lines(console, files.headed(title), found)
     figures = [f"{line}." for line in (report.intervals, report.resolution) if line]
     _print_lines(console, "", figures)
-    _print_levels(report, console)
     for title, lines_ in (
         (
             "Hypervolume:",
@@ -56,34 +54,6 @@ def _print_lines(console: Console, title: str, told: Sequence[str]) -> None:
             console.print(title)
     for line in told:
         console.print(("  " if title else "") + line, soft_wrap=True)
-
-
-def _print_levels(report: Report, console: Console) -> None:
-    """Time at equal quality; where the console is too narrow,
-    ratios go below their times, then are left out.
-    """
-    if not report.levels:
-        return
-    heads = [shown(head) for head in files.level_headings(report)]
-    shown_as = shown_levels([level.mql for level in report.levels])
-    cells = [
-        [text, *map(files.level_cell, level.fastest)]
-        for text, level in zip(shown_as, report.levels, strict=True)
-    ]
-    if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
-        cells = [[text.replace(", ", "\n", 1) for text in row] for row in cells]
-    narrow = _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width
-    if narrow:
-        cells = [[text.partition("\n")[0] for text in row] for row in cells]
-    _print_lines(console, f"{files.LEVELS}:", [files.LEVELS_ARE])
-    table = Table(box=None, padding=(0, GAP, 0, 0))
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    for row in cells:
-        table.add_row(*map(lines, row))
-    console.print(table)
-    if narrow:
-        _say_what_is_left_out(console, "the multiples", where="--html and --json")
 
 
 def _print_table(report: Report, console: Console) -> None:

@@ -21,10 +21,8 @@ from tuner.verdict.compare.answers import levels as levels_of_intervals
 from tuner.verdict.compare.between import AnotherSearch, Standing, another_search_of, standings
 from tuner.verdict.compare.fairness import differences, refuse_different_data
 from tuner.verdict.compare.registered import (
-    Level,
     RegisteredLevel,
     groups_of,
-    levels_of,
     registered_levels,
 )
 from tuner.verdict.compare.rows import Row, rows_of
@@ -209,7 +207,6 @@ class Report:
     answers: tuple[Answer, ...]
     volumes: tuple[Volume, ...]
     reference: Point | None
-    levels: tuple[Level, ...]
     registered: tuple[RegisteredLevel, ...]
     between: tuple[Standing, ...]
     confirmed: tuple[Confirmed, ...]
@@ -238,7 +235,7 @@ class Report:
             **plain,
             "groups": [{"name": name, "studies": names} for name, names in groups],
             **in_json(self, comparisons="answers", hypervolume="volumes"),
-            **in_json(self, time_at_equal_quality="levels", registered_levels="registered"),
+            **in_json(self, registered_levels="registered"),
             "between_variants": [each.as_dict() for each in self.between],
             **in_json(self, *said),
         }
@@ -282,7 +279,6 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
         answers=answers,
         volumes=tuple(volumes),
         reference=reference,
-        levels=levels_of(studies, [each.mql for each in registered if not each.last_block]),
         registered=registered,
         between=between,
         confirmed=confirmed,

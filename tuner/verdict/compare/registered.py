@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuner.config import MqlSplit
 from tuner.files.plain import in_json
@@ -32,13 +31,9 @@ from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.recommendation import model_of, recommend_at
 from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.stats.intervals import (
-    CONFIDENCE,
     LEAST_RUNS,
-    Interval,
-    percentile_interval,
-    resampled_runs,
 )
-from tuner.verdict.verified import Verified, verified_in
+from tuner.verdict.verified import Verified
 
 TEST = "test"
 """The split whose MQL a verdict is about."""
@@ -254,165 +249,3 @@ def _last_claimed(
             break
         found = each
     return found
-
-
-# Time at equal quality: of each variant, the fastest verified configuration that forecasts at
-# least as well as that.
-
-
-_RESAMPLES = 999
-_LEAST_DIGITS = 4
-_ALIKE = 1e-12
-"""A median that lies so little above a level, relatively, is at it: rounding is no difference."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fastest:
-    """A variant's fastest verified configuration among those whose median test MQL is at the level
-    or under it.
-
-    `ratio` is its time divided by the first variant's at the same level, with an interval that
-    resamples seeds and chooses anew in each resample. None for the first variant, and where one of
-    the two misses the level in more than one resample of twenty.
-    """
-
-    study: str
-    variant: str
-    trial: int
-    seconds: Interval
-    ratio: Interval | None
-
-    def as_dict(self) -> dict[str, Any]:
-        plain = in_json(self, "study", "variant", "trial", "ratio")
-        return plain | {"seconds": self.seconds.as_dict()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """A test MQL, and who reaches it how fast:
-    one of `fastest` a study, None where no verified configuration does.
-    """
-
-    mql: float
-    fastest: tuple[Fastest | None, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return in_json(self, "fastest", test_mql_at_most="mql")
-
-
-def levels_of(studies: Sequence[StudySnapshot], registered: Sequence[float]) -> tuple[Level, ...]:
-    """The times at each of the registered levels, from the best to the worst.
-
-    Empty unless all studies have verified configurations, by one clock on one device model. A
-    configuration of which a run missed is left out: it does not reach a level whatever the seed.
-    """
-    if len({(study.device_model, study.definition.objectives[0]) for study in studies}) != 1:
-        return ()
-    tables = [_never_missed(study) for study in studies]
-    if not all(tables):
-        return ()
-    samples = [each.sample() for table in tables for each in table]
-    seeds = sorted(set().union(*(sample.seconds.keys() | sample.mql.keys() for sample in samples)))
-    least = min(len(figures) for sample in samples for figures in (sample.seconds, sample.mql))
-    drawn = [_resampled(table, seeds) for table in tables]
-    return tuple(_level(level, studies, tables, drawn, least) for level in sorted(set(registered)))
-
-
-Array = NDArray[np.float64]
-
-
-def _never_missed(study: StudySnapshot) -> list[Verified]:
-    """A study's verified configurations with figures of which no run missed."""
-    there = verified_in(study).values()
-    return [each for each in there if not each.misses and each.seconds and each.mql]
-
-
-def _resampled(table: Sequence[Verified], seeds: Sequence[int]) -> tuple[Array, Array]:
-    """Medians of resampled seeds, times in seconds and MQLs: (configurations, resamples)."""
-    samples = [each.sample() for each in table]
-    seconds = np.array([_medians(each.seconds, seeds) for each in samples])
-    return seconds, np.array([_medians(each.mql, seeds) for each in samples])
-
-
-def _least(drawn: tuple[Array, Array], level: float) -> Array:
-    """Each resample's least time at the level, infinite where none reaches it: (resamples,)."""
-    seconds, mql = drawn
-    least: Array = np.where(mql <= _reaching(level), seconds, np.inf).min(axis=0)
-    return least
-
-
-def _fastest(table: Sequence[Verified], level: float) -> tuple[int, Interval] | None:
-    """Trial number and seconds of the fastest at the level."""
-    able = [
-        (each.trial_number, each.seconds)
-        for each in table
-        if each.seconds and each.mql and each.mql.estimate <= _reaching(level)
-    ]
-    return min(able, key=lambda found: found[1].estimate, default=None)
-
-
-def _medians(figures: Mapping[int, float], seeds: Sequence[int]) -> NDArray[np.float64]:
-    """Medians of what there is of each resample of `seeds`: (resamples,).
-
-    A seed without a figure, such as a disturbed timing, is no reason to leave it out for all the
-    others.
-    """
-    values = np.array([figures.get(seed, np.nan) for seed in seeds])
-    drawn = np.sort(
-        values[resampled_runs(len(seeds), _RESAMPLES)], axis=1
-    )  # what is not there comes last
-    there = np.count_nonzero(~np.isnan(drawn), axis=1)
-    rows = np.arange(len(drawn))
-    middle: NDArray[np.float64] = (
-        drawn[rows, np.maximum(there - 1, 0) // 2] + drawn[rows, there // 2]
-    ) / 2
-    return np.where(there > 0, middle, np.inf)
-
-
-def _level(
-    level: float,
-    studies: Sequence[StudySnapshot],
-    tables: Sequence[Sequence[Verified]],
-    drawn: Sequence[tuple[Array, Array]],
-    seeds: int,
-) -> Level:
-    reference, of_reference = _fastest(tables[0], level), _least(drawn[0], level)
-    fastest: list[Fastest | None] = []
-    for study, table, resampled in zip(studies, tables, drawn, strict=True):
-        found, ratio = _fastest(table, level), None
-        if found is None:
-            fastest.append(None)
-            continue
-        trial, seconds = found
-        if reference is not None and study is not studies[0]:
-            estimate = seconds.estimate / reference[1].estimate
-            ratio = _ratio(estimate, _least(resampled, level), of_reference, seeds)
-        fastest.append(
-            Fastest(
-                study=study.name, variant=study.variant, trial=trial, seconds=seconds, ratio=ratio
-            )
-        )
-    return Level(mql=level, fastest=tuple(fastest))
-
-
-def _ratio(
-    estimate: float, a: NDArray[np.float64], b: NDArray[np.float64], seeds: int
-) -> Interval | None:
-    """The ratio of two resampled times (resamples,), each infinite where the level was missed."""
-    both = np.isfinite(a) & np.isfinite(b)
-    if both.mean() < CONFIDENCE:
-        return None
-    return percentile_interval(estimate, a[both] / b[both], seeds)
-
-
-def _reaching(level: float) -> float:
-    """The greatest median that counts as at the level."""
-    return level + 2 * abs(level) * _ALIKE
-
-
-def shown_levels(levels: Sequence[float]) -> list[str]:
-    """Levels with as many digits as it takes to tell them apart, four significant ones at least."""
-    digits = _LEAST_DIGITS
-    while len({f"{level:.{digits}g}" for level in levels}) < len(set(levels)):
-        digits += 1
-    return [f"{level:.{digits}g}" for level in levels]

@@ -57,24 +57,6 @@ def test_a_narrow_terminal_leaves_columns_out_and_says_which(
     assert all("test MQL" in line for line in rows[:1])
 
 
-def test_a_terminal_too_narrow_for_the_multiples_says_that_they_are_left_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    campaign = STUDIES.parents[1] / "benchmarks" / "campaign"
-    verified = [str(campaign / f"etth-{variant}.json.gz") for variant in ("original", "rmsnorm")]
-    report = compare(read_studies(verified, task="etth", storage="sqlite:///none.db"))
-    for width, left_out in ((40, True), (200, False)):
-        monkeypatch.setenv("COLUMNS", str(width))
-        print_report(report)
-        levels = (
-            capsys.readouterr()
-            .out.partition("Time at equal quality")[2]
-            .partition("Hypervolume")[0]
-        )
-        assert ("Left out for want of width: the multiples;" in levels) == left_out
-        assert ("] x" not in levels) == left_out
-
-
 def test_an_explanation_keeps_a_span_of_learning_rates_on_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
