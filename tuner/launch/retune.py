@@ -71,6 +71,7 @@ from tuner.verdict.retune_cost import (
     cost_sentence,
     costs,
     epochs_of,
+    price_sentence,
     spent_on,
 )
 from tuner.verdict.verified import verifications_of
@@ -267,6 +268,11 @@ def with_verdict(
     if budget_s is not None:
         own = [each for name in agreed.own_groups for each in groups[name]]
         lines.insert(0, bought_sentence(spent_on(own), budget_s, len(own)))
+    for each in paid:
+        priced = each.confirmation.study if each.confirmation else groups[each.group][0].name
+        (study,) = (one for one in groups[each.group] if one.name == priced)
+        if said := price_sentence(study, names[each.group]):
+            lines.append(said)
     made_of = tuple(filter(None, (epochs_of(each.confirmation) for each in paid)))
     lines += [each.sentence for each in made_of]
     return dataclasses.replace(

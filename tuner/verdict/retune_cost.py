@@ -13,6 +13,8 @@ from tuner.storage.queue.verifications import VerificationRun, is_confirmation
 from tuner.storage.records import device_seconds
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, confirmed_studies
+from tuner.verdict.known_runs import candidates_of
+from tuner.verdict.recommendation import model_of, recommend
 from tuner.verdict.round_allowances import run_seconds
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.stats.noninferiority import paired_ratio
@@ -173,6 +175,31 @@ def bought_sentence(spent: Spent, budget_s: float, searches: int) -> str:
         f"The budget of {duration(budget_s)} bought {spent.trials} trials in {searches} "
         f"{'search' if searches == 1 else 'searches'} ({duration(spent.search_s)}) and "
         f"{spent.reevaluation_runs} runs of re-evaluation ({duration(spent.reevaluation_s)})"
+    )
+
+
+PRICED = (0.0, 0.002, 0.005, 0.01)
+"""Margins."""
+
+
+def price_sentence(study: StudySnapshot, name: str) -> str:
+    """What a stricter margin costs a variant called `name`, and what a seed does, without a full
+    stop; empty where nothing can be expected.
+    """
+    model = model_of(study)
+    if model is None or model.default is None:
+        return ""
+    shares = []
+    for margin in PRICED:
+        found = recommend(model, margin=margin, candidates=candidates_of(study))
+        assert found.default is not None, "it is held against it"
+        seconds = found.default.seconds if found.chosen is None else found.chosen.seconds
+        shares.append(f"{seconds / found.default.seconds:.2f}")
+    by_seed = math.sqrt(model.quality_of_default().noise)
+    return (
+        f"With an MQL at most 0, 0.2, 0.5 or 1 % above its default's, {name} is expected to take "
+        f"{', '.join(shares[:-1])} or {shares[-1]} of its time; a seed alone moves an MQL by "
+        f"{100 * by_seed:.1f} %, beside which 1 % is little"
     )
 
 

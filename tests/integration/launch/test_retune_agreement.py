@@ -167,6 +167,7 @@ def test_one_that_is_over_says_its_verdict_without_a_device(
     assert reference.saved_s == pytest.approx(4.0, rel=0.1)
     assert "each training with what demo-original" in outcome.lines[0]
     assert any("times the epochs of its default" in line for line in outcome.lines)
+    assert any(line.startswith("With an MQL at most 0, 0.2, 0.5") for line in outcome.lines)
     assert outcome.as_dict()["cost"][0]["saved_s"] == reference.saved_s
 
 
