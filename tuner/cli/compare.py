@@ -33,12 +33,13 @@ def compare(
         "By which factors the steps of a rewrite changed time and epochs: of defaults, "
         "of what was confirmed (NAME@best), in the other order (a fourth NAME@swap)."
     ),
+    details: bool = switch("The statistics behind the answer: a table, and what each test says."),
     storage: Storage = None,
     force: Force = False,
     json: Json = False,
 ) -> int:
-    """Compare variants, default and retuned: a table with intervals,
-    and what can be claimed after verification.
+    """Compare variants, default and retuned: what to do, how much faster, at what price, and how
+    sure that is.
     """
     check_files({"--csv": (csv, is_table), "--html": (html, is_page)}, force=force)
     url = storage_url(storage)
@@ -47,6 +48,8 @@ def compare(
             raise UsageError(
                 "--pick goes without --steps; name what a confirmation tested NAME@best"
             )
+        if details:
+            raise UsageError("--details goes without --steps, which tells all it knows")
         from tuner.report import comparison_steps
         from tuner.verdict.compare.steps import steps_report
 
@@ -54,13 +57,14 @@ def compare(
         files = ((csv, comparison_steps.write_csv), (html, comparison_steps.write_html))
         return _tell(told, comparison_steps.print_steps, files, json=json)
     from tuner.report.comparison_files import write_csv, write_html
-    from tuner.report.terminal.comparison import print_report
+    from tuner.report.terminal.comparison import print_answer, print_report
     from tuner.verdict.compare.findings import compare as make_report
     from tuner.verdict.compare.studies import read_studies
 
     found = read_studies(studies, task=task, storage=url)
     report = make_report(found, pick=pick and pick.value)
-    return _tell(report, print_report, ((csv, write_csv), (html, write_html)), json=json)
+    show = print_report if details else print_answer
+    return _tell(report, show, ((csv, write_csv), (html, write_html)), json=json)
 
 
 def _tell(report: Any, show: Callable[[Any], None], files: Iterable[Any], *, json: bool) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tuner.cli import output
-from tuner.cli.command import But, option, takes
+from tuner.cli.command import But, option, switch, takes
 from tuner.cli.options import SearchOptions
 from tuner.cli.output import note, print_json
 from tuner.cli.replace import Force, check_free, check_placeable, is_page
@@ -48,6 +48,7 @@ class RetuneOptions(SearchOptions):
         "STUDY[,STUDY]", "Other studies, or exported ones, whose fronts all searches try first."
     )
     settings: Annotated[StudySettings, But(("seeds",))] = field(default_factory=StudySettings)
+    details: bool = switch("The statistics behind the answer, and what it cost.")
     force: Force = False
 
 
@@ -69,7 +70,7 @@ def retune(options: RetuneOptions) -> int:
     page = _page(options, request)
     foreground = _Foreground(StageLines(), StopRequests())
     outcome = run(request, progress=foreground, stop=foreground.stop)
-    _report(outcome, page, json=options.json)
+    _report(outcome, page, details=options.details, json=options.json)
     return EXIT_CODES.get(outcome.ended, 0)
 
 
@@ -129,9 +130,10 @@ class _Foreground:
             yield lambda: self.lines.trains(studies)
 
 
-def _report(outcome: RetuneOutcome, page: Path | None, *, json: bool) -> None:
+def _report(outcome: RetuneOutcome, page: Path | None, *, details: bool, json: bool) -> None:
     from tuner.launch import Outcome
     from tuner.report.comparison_files import write_html
+    from tuner.report.terminal.comparison import print_answer
     from tuner.report.terminal.retuning import COST, print_verdict, verdict_sections
     from tuner.report.terminal.tables import stopped_in_words
 
@@ -140,7 +142,10 @@ def _report(outcome: RetuneOutcome, page: Path | None, *, json: bool) -> None:
         note(stopped_in_words(outcome.ended.value))
     if outcome.verdict is not None:
         if not json:  # first: a page that cannot be written takes no words with it
-            print_verdict(outcome.verdict, outcome.lines)
+            if details:
+                print_verdict(outcome.verdict, outcome.lines)
+            else:
+                print_answer(outcome.verdict)
         if page is not None:
             page.parent.mkdir(parents=True, exist_ok=True)
             more = [(COST, [f"{each}." for each in outcome.lines])]

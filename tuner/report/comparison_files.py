@@ -19,6 +19,7 @@ from tuner.verdict.compare.between import another_search_sentences
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, groups_of
 from tuner.verdict.compare.rows import FIGURES, Row
+from tuner.verdict.compare.short_answer import ANSWER
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.stats.intervals import CONFIDENCE, WITHIN, Interval
 from tuner.verdict.verified import verified_in
@@ -179,6 +180,7 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
     parts = [
         f"<h1>{in_html(title)}</h1>",
         f"<p>{in_html(device)}. {_figures_are(report)}.</p>",
+        listed(ANSWER, report.answer.sentences),
         *(listed(title, lines) for title, lines in (*sections_of(report), *more)),
         *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
         listed("What is missing", report.missing, css="missing"),

@@ -155,8 +155,12 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
         )
     assert "stage 1 of 4, search: done, 40 trials" in done.err
     assert "stage 2 of 4, re-evaluation: not needed" in done.err
-    assert "Confirmed on untouched seeds:" in done.out
-    assert "The retune of small took " in done.out
+    *sentences, more = done.out.splitlines()
+    assert "Details: " in more
+    details = bench.run(*RETUNE, "--details", cores=1).out
+    assert details.startswith("\n".join(["Answer:", *(f"  {each}" for each in sentences)]))
+    assert "Confirmed on untouched seeds:" in details
+    assert "The retune of small took " in details
     page = bench.folder / "storage" / f"retune-{STUDY}.html"
     assert "What it cost, and what it gives" in page.read_text(encoding="utf-8")
 

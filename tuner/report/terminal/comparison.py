@@ -18,6 +18,16 @@ DISPENSABLE = ("core change", "verdict", "val loss", "s/epoch")
 two of them."""
 
 
+MORE = "Details: the same command with --details."
+
+
+def print_answer(report: Report) -> None:
+    """What it comes to, and where the rest is."""
+    console = make_console()
+    for each in (*report.answer.sentences, MORE):
+        console.print(each, soft_wrap=True)
+
+
 def print_report(report: Report) -> None:
     """Table, sentences, hypervolumes, then what is unequal and what is missing."""
     console = make_console()

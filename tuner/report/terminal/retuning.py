@@ -15,6 +15,7 @@ from tuner.report.terminal.live import PLAIN_S, Meanwhile
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.short_answer import ANSWER
 from tuner.verdict.reasons import ABOUT_TEST_SPLIT
 
 COST = "What it cost, and what it gives"
@@ -76,7 +77,8 @@ def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, li
     missing = [f"{each}." for each in nothing_recommended(report)]
     cost = [f"{each}." for each in lines]
     read = [f"{each}." for each in report.notes if each in ABOUT_TEST_SPLIT]
-    parts = [*found, ("Nothing recommended", missing), (COST, cost), ("To read this", read)]
+    answer = (ANSWER, report.answer.sentences)
+    parts = [answer, *found, ("Nothing recommended", missing), (COST, cost), ("To read this", read)]
     return [(title, told) for title, told in parts if told]
 
 

@@ -26,6 +26,7 @@ from tuner.verdict.compare.registered import (
     registered_levels,
 )
 from tuner.verdict.compare.rows import Row, rows_of
+from tuner.verdict.compare.short_answer import ShortAnswer, short_answer
 from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.picks import picks_of
@@ -203,6 +204,7 @@ class Report:
     task: str
     pick: str
     studies: tuple[StudySnapshot, ...]
+    answer: ShortAnswer
     rows: tuple[Row, ...]
     answers: tuple[Answer, ...]
     volumes: tuple[Volume, ...]
@@ -232,6 +234,7 @@ class Report:
         plain = in_json(self, "task", "pick", "rows", "reference", "confirmed", "another_search")
         said = ("without_network", "notes", "resolution", "intervals", "fairness", "missing")
         return {
+            "answer": self.answer.as_dict(),
             **plain,
             "groups": [{"name": name, "studies": names} for name, names in groups],
             **in_json(self, comparisons="answers", hypervolume="volumes"),
@@ -269,12 +272,14 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
     answers, refusals = answer_all(studies, chosen, ready, pick)
     volumes, reference = volumes_of(studies)
     registered = registered_levels(groups)
-    between = standings(groups, registered, names_of_groups(studies))
+    names, another = names_of_groups(studies), another_search_of(groups)
+    between = standings(groups, registered, names)
     rows = tuple(rows_of(studies, chosen, pick, between, shown))
     return Report(
         task=studies[0].definition.task_name,
         pick=called,
         studies=tuple(studies),
+        answer=short_answer(groups, names, between, another),
         rows=rows,
         answers=answers,
         volumes=tuple(volumes),
@@ -282,7 +287,7 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
         registered=registered,
         between=between,
         confirmed=confirmed,
-        another_search=another_search_of(groups),
+        another_search=another,
         without_network=without_network(studies, rows),
         notes=tuple(_notes(studies, answers, confirmed)),
         resolution=resolution(

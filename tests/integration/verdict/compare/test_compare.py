@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from tests.support.compared_studies import BOTH, Compared, with_runs
 from tuner.cli.app import app
+from tuner.display.text import in_html
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.report.comparison_files import page
@@ -216,8 +217,12 @@ def test_the_command_writes_table_page_and_document(compared: Compared, tmp_path
     assert "retuned rmsnorm converges in" in text
     assert "Between variants, by whole searches" in text
     assert "src=" not in text.partition("Plotly.newPlot")[0].rpartition("<script")[2]
+    assert all(each in text for each in map(in_html, document["answer"]["sentences"]))
     done = CliRunner().invoke(app, arguments)
-    assert "converges in" in done.stdout
+    *sentences, more = done.stdout.splitlines()
+    assert sentences == document["answer"]["sentences"]
+    assert "--details" in more
+    assert "converges in" in CliRunner().invoke(app, [*arguments, "--details"]).stdout
 
 
 def timed_0(results: StudyResults) -> TrialRecord:

@@ -1,0 +1,156 @@
+"""What a comparison comes to, for somebody with ten seconds: what to do, how much faster, at what
+price, how sure, and what it cost. Everything that shows a comparison says it in these words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.between import AnotherSearch, Standing
+from tuner.verdict.compare.registered import Groups
+from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.retune_cost import RetuneCost, costs, duration, epochs_of
+from tuner.verdict.verified import Verified
+
+ANSWER = "Answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortAnswer:
+    """Sentences, each without a full stop, of 25 words at most."""
+
+    lines: tuple[str, ...]
+    """What to do, and what each variant comes to."""
+    sure: tuple[str, ...]
+    """How sure that is."""
+    cost: str
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of it, as it is shown."""
+        sure = (f"How sure: {each}" for each in self.sure)
+        return [f"{each}." for each in (*self.lines, *sure, self.cost)]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"sentences": self.sentences}
+
+
+def short_answer(
+    groups: Groups,
+    names: Mapping[str, str],
+    between: Sequence[Standing],
+    another: Sequence[AnotherSearch],
+) -> ShortAnswer:
+    """Of groups of searches, the reference first, and what they are called."""
+    paid = costs(groups)
+    own = [_own(each, groups[each.group], names[each.group]) for each in paid]
+    again = {each.group: each for each in another}
+    sure = [
+        _sure(each, again.get(each.group), names[each.group], alone=len(paid) == 1)
+        for each in paid
+        if each.confirmation is not None
+    ]
+    spent = sum(each.spent.total_s for each in paid)
+    return ShortAnswer(
+        lines=(*(_apart(each) for each in between), *own),
+        sure=tuple(sure),
+        cost=f"Cost: {duration(spent)} of device time",
+    )
+
+
+def _apart(standing: Standing) -> str:
+    """Which of two variants to take."""
+    a, b, found = standing.a, standing.b, standing.found
+    if found is None or standing.why_not:
+        why = standing.why_briefly or "too few trials"
+        return f"Not known yet whether {a} or {b} is faster at {b}'s quality: {why}"
+    if not standing.claimed:
+        high = "any number of" if math.isinf(found.high) else f"{found.high:.2f}"
+        return (
+            f"Undecided: {a} takes {found.low:.2f} to {high} times the time of {b} at its quality; "
+            "more searches would tell"
+        )
+    (one, other), (all_one, all_other) = found.reached, found.searches
+    better, kept = (f"Take {a}, retuned", f"Keep {b}, retuned")
+    if found.ratio in (None, 0.0, math.inf):
+        if found.low > 1:
+            return (
+                f"{kept}: {other} of {all_other} searches reach its quality, of {a} {one} of "
+                f"{all_one}{_promised(standing)}"
+            )
+        return f"{better}: {one} of {all_one} searches reach {b}'s quality, of {b} {other}"
+    head = kept if found.low > 1 else better
+    return f"{head}: {a} takes {found.ratio:.2f} times the time of {b} at its quality"
+
+
+def _promised(standing: Standing) -> str:
+    """What a variant that mostly does not reach the level promises at best."""
+    for group, times in standing.level.searches.items():
+        best = [each.promised for each in times if each.promised is not None]
+        if best and group != standing.level.group and all(t.seconds is None for t in times):
+            return f" (MQL {standing.level.mql:.4f}; at best {min(best):.4f})"
+    return ""
+
+
+def _own(paid: RetuneCost, studies: Sequence[StudySnapshot], name: str) -> str:
+    """What retuning one variant gives over its default."""
+    there = paid.confirmation
+    if there is not None and there.recommended is not None and there.default is not None:
+        return f"{name}: {_faster(there, there.recommended, there.default)}"
+    known = [each for each in map(confirmation_of, studies) if each and each.complete]
+    if known:
+        many = "1 search" if len(studies) == 1 else f"{len(studies)} searches"
+        return f"{name}: keep its default; nothing faster is confirmed as good ({many})"
+    return f"{name}: not known yet: nothing is confirmed (tuner verify --confirm does it)"
+
+
+def _faster(there: Confirmation, best: Verified, default: Verified) -> str:
+    """`2.7 times as fast (0.36 s, was 0.98; 18 epochs, were 51) for 0.5 % more error (MQL 0.811,
+    was 0.808)`.
+    """
+    assert there.test is not None, "it is confirmed"
+    made_of, times = epochs_of(there), there.test.ratio
+    epochs = ""
+    if made_of is not None:
+        (mine, _), (usual, _) = made_of.medians
+        epochs = f"; {mine:g} epochs, were {usual:g}"
+    found = there.test.no_worse
+    worse = 0.0 if found is None else 100 * (found.ratio - 1)
+    price = f"{worse:.1f} % more error" if worse >= _NO_MORE else "no more error"
+    mqls = ""
+    if best.mql is not None and default.mql is not None:
+        mqls = f" (MQL {best.mql.estimate:.4f}, was {default.mql.estimate:.4f})"
+    if times is None or best.seconds is None or default.seconds is None:
+        return f"{price}{mqls}; its time is not known, too many timings were disturbed"
+    clock = f"({_in_s(best.seconds.estimate)} s, was {_in_s(default.seconds.estimate)}{epochs})"
+    return f"{1 / times.estimate:.1f} times as fast {clock} for {price}{mqls}"
+
+
+def _in_s(seconds: float) -> str:
+    low, high = _TWO_DIGITS
+    return f"{seconds:.2f}" if low <= seconds < high else f"{seconds:.3g}"
+
+
+_TWO_DIGITS = 0.1, 10.0
+"""Seconds that are written with two digits after the point."""
+
+
+_NO_MORE = 0.05
+"""Percent: less rounds to nothing."""
+
+
+def _sure(paid: RetuneCost, again: AnotherSearch | None, name: str, *, alone: bool) -> str:
+    """Whether another search would say so."""
+    of = "" if alone else f"of {name} "
+    said = f"{of}{paid.confirmed} of {paid.searches} searches agree"
+    if paid.searches == 1:
+        return f"{of}one search, confirmed on fresh seeds; another one may find something else"
+    expected = None if again is None else again.expected
+    if expected is None:
+        return said
+    low, high = 1 / expected.high, 1 / expected.low
+    return f"{said}; another one would be {low:.1f} to {high:.1f} times as fast"
