@@ -233,7 +233,7 @@ class CompileMode(StrEnum):
     """Times several kernels for each product, keeps the fastest; the first time takes minutes."""
 
 
-SamplerName = Literal["auto", "alternate", "kg", "gp", "tpe", "nsga2", "random", "qmc"]
+SamplerName = Literal["auto", "kg", "gp", "tpe", "nsga2", "random", "qmc"]
 """Who chooses the next configuration; `search/sampler.py` says how each is made."""
 
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)

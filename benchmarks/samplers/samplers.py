@@ -54,8 +54,8 @@ PLAIN: dict[str, Any] = {
     "optuna nsga2": lambda seed: NSGAIISampler(seed=seed),
     "random": lambda seed: RandomSampler(seed=seed),
 }
-OURS = tuple(f"ours {name}" for name in SAMPLERS if name not in ("random", "alternate"))
-"""`alternate` is what `auto` means."""
+OURS = tuple(f"ours {name}" for name in SAMPLERS if name not in ("random", "kg"))
+"""`kg` is what `auto` means."""
 EVERY = 5
 
 

@@ -29,6 +29,8 @@ from tuner.worker.trial_source import LEAST_DEFAULTS, UNCAPPED
 Array = np.ndarray[Any, Any]
 Place = tuple[float, ...]
 
+BUDGET_S = 240.0
+"""Of a search, where nothing else is said."""
 BESIDE_S = 0.03
 """What a training costs beside its own seconds where the next is made ready meanwhile."""
 CUT_WORSE = 0.05

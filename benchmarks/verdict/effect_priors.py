@@ -24,9 +24,8 @@ one_core_each()  # before numpy: one search a core
 
 import numpy as np
 
-from benchmarks.verdict.budgets import Gpu, judged
+from benchmarks.verdict.budgets import BUDGET_S, Gpu, judged
 from benchmarks.verdict.next_runs import Searched
-from benchmarks.verdict.noisy_methods import BUDGET_S
 from benchmarks.verdict.over_truths import over_truths, ratio_over_truths
 from benchmarks.verdict.priors import PRIORS, Prior, believing
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish

@@ -5,26 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import optuna
 
 from benchmarks.verdict.budgets import Gpu, Place
 from benchmarks.verdict.truths import Training, truth
-from tuner.search.next_run import Known, NextRun
-from tuner.search.next_run_model import fitted_until
-from tuner.search.past_runs import PastRun
 from tuner.search.sampler import EncodedSampler
-from tuner.spec.margin import MARGIN
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """A training that was ended early, and the best that it might have come to."""
-
-    optimistic_s: float
-    optimistic_mql: float
 
 
 class Searched:
@@ -57,7 +43,7 @@ class Searched:
         self._study.enqueue_trial(space.held(self._job.default))
         for where in first:
             self._study.enqueue_trial(space.held(space.at(where)), skip_if_exists=True)
-        self._untold: list[tuple[optuna.Trial, Training | Pruned]] = []
+        self._untold: list[tuple[optuna.Trial, Training]] = []
         self.ask_s: list[float] = []
 
     def spend(self) -> None:
@@ -70,15 +56,11 @@ class Searched:
             self.ask_s.append(time.process_time() - began)
             while self._untold:
                 self._tell(*self._untold.pop())
-            ended = self.trained(tuple(self._job.where(trial.params)[0].tolist()))
+            ended = self._gpu.train(tuple(self._job.where(trial.params)[0].tolist()))
             if self._ahead:
                 self._untold.append((trial, ended))
             else:
                 self._tell(trial, ended)
-
-    def trained(self, where: Place) -> Training | Pruned:
-        """A trial's training, paid for."""
-        return self._gpu.train(where)
 
     def _made(self, budget: int | None) -> EncodedSampler:
         job, seed = self._job, self._gpu.seed
@@ -86,39 +68,8 @@ class Searched:
             job.space, self._sampler, seed=seed, default=job.default, budget=budget
         )
 
-    def _tell(self, trial: optuna.Trial, ended: Training | Pruned) -> None:
-        if isinstance(ended, Pruned):
-            trial.set_user_attr("stopped_by", "pruned")
-            trial.set_user_attr("pruned_optimistic_s", ended.optimistic_s)
-            trial.set_user_attr("pruned_optimistic_mql", ended.optimistic_mql)
-            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            return
+    def _tell(self, trial: optuna.Trial, ended: Training) -> None:
         trial.set_user_attr("epochs", ended.epochs)
         trial.set_user_attr("converged", ended.converged)
         trial.set_user_attr("stopped_by", "converged" if ended.converged else "epoch_limit")
         self._study.tell(trial, (ended.seconds, ended.mql))
-
-
-class NextSeeds:
-    """Only more seeds of what ran already."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        self._gpu, self._random = gpu, np.random.default_rng([gpu.seed, 5])
-        self._decides = NextRun(truth(gpu.name).space, margin=MARGIN)
-
-    def spend(self) -> None:
-        """Until nothing is left."""
-        while self._gpu.left_s > 0:
-            past = [
-                PastRun(
-                    where=where,
-                    seconds=t.seconds,
-                    mql=t.mql,
-                    epochs=t.epochs,
-                    converged=t.converged,
-                )
-                for where, t in self._gpu.trained
-            ]
-            fit = past[: fitted_until(len(past))]
-            known = Known(past=past, fit=fit, default=self._gpu.default)
-            self._gpu.train(self._decides.place(known, self._random, new=False))

@@ -26,9 +26,8 @@ from benchmarks.shared.one_core import one_core_each
 
 one_core_each()  # before numpy: a suggestion is paid for by one thread
 
-from benchmarks.verdict.budgets import Gpu
+from benchmarks.verdict.budgets import BUDGET_S, Gpu
 from benchmarks.verdict.made_jobs import KINDS
-from benchmarks.verdict.noisy_methods import BUDGET_S
 from benchmarks.verdict.others_contenders import (
     KEYS,
     Entry,

@@ -3,10 +3,9 @@
     python benchmarks/verdict/short_searches.py --searches 4 --jobs 2 --output OUT/short-searches
 
 Searches by `kg` that know how many trials they have, as `tuner launch --trials N` makes them. At
-their end a confirmation tests what has run five times, or whatever is expected to save most. At
-another variant's quality they offer what has run five times, three times, twice or once. A search's
-seconds are counted, not limited. Truths for tuning and for reporting are told apart. Writes
-OUTPUT.md and OUTPUT.json.
+their end a confirmation tests what has run five times, or whatever is expected to save most. A
+search's seconds are counted, not limited. Truths for tuning and for reporting are told apart.
+Writes OUTPUT.md and OUTPUT.json.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ import numpy as np
 
 from benchmarks.verdict.budgets import Gpu, Judged, judged
 from benchmarks.verdict.next_runs import Searched
-from benchmarks.verdict.noisy_methods import at_level
 from benchmarks.verdict.over_truths import over_truths, ratio_over_truths
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.steps_tested import steps_tested
@@ -38,16 +36,10 @@ from tuner.verdict.runs_model import RunsModel
 TRIALS = (30, 40, 50, 60, 80, 120, 200)
 SEEDS = (90, 30)
 OF_EACH = (LEAST_RUNS, 1)
-OFFERED = (LEAST_RUNS, 3, 2, 1)
 HEADER = (
     "| trials | runs of what is tested | time after confirmation, standard error | over that with "
     "five runs | something tested | something claimed | truly beyond the margin | seconds, search "
     "and confirmation |"
-)
-
-AT_LEVEL = (
-    "Of what has run so often: the time of the answer over the default's, its standard error, and "
-    "the share that is truly within the level."
 )
 
 
@@ -62,8 +54,6 @@ class Ended:
     searched_s: float
     found: tuple[Judged, ...]
     """As `OF_EACH`."""
-    at_level: tuple[tuple[float, bool], ...]
-    """Time over the default's, and whether it is truly within the level: as `OFFERED`."""
 
 
 def searched(name: str, seed: int) -> list[Ended]:
@@ -73,14 +63,12 @@ def searched(name: str, seed: int) -> list[Ended]:
         Searched(gpu, "kg", trials=trials).spend()
         runs = gpu.runs()
         model = RunsModel(runs, 0)
-        answers = [at_level(gpu, model, least_runs=n) for n in OFFERED]
-        level = tuple((ratio, at.truly_within) for at, ratio in answers)
         for seeds in SEEDS:
             found = [
                 judged(gpu, steps_tested(model, runs, of_each=n, seeds=seeds), seeds=seeds)
                 for n in OF_EACH
             ]
-            ended.append(Ended(name, seed, trials, seeds, gpu.spent_s, tuple(found), level))
+            ended.append(Ended(name, seed, trials, seeds, gpu.spent_s, tuple(found)))
     return ended
 
 
@@ -120,24 +108,6 @@ def line(one: dict[str, Any]) -> str:
     )
 
 
-def at_the_level(part: Sequence[Ended]) -> list[str]:
-    """A line for each number of trials."""
-    heads = " | ".join(f"{n} runs" for n in OFFERED)
-    text = [f"| trials | {heads} |", "|---|" + "---|" * len(OFFERED)]
-    for trials in TRIALS:
-        mine = [each for each in part if (each.trials, each.seeds) == (trials, SEEDS[0])]
-        cells = []
-        for way in range(len(OFFERED)):
-            logs: dict[str, list[float]] = {}
-            for each in mine:
-                logs.setdefault(each.truth, []).append(math.log(each.at_level[way][0]))
-            mean, error = over_truths(logs.values())
-            within = float(np.mean([each.at_level[way][1] for each in mine]))
-            cells.append(f"{math.exp(mean):.2f}, {math.exp(mean) * error:.2f}; {within:.0%}")
-        text.append(f"| {trials} | {' | '.join(cells)} |")
-    return text
-
-
 def main() -> None:
     parser = options_of(__doc__)
     parser.add_argument("--searches", type=int, default=4, help="of each truth")
@@ -159,14 +129,6 @@ def main() -> None:
                 text += map(line, rows[-len(OF_EACH) :])
             text.append("")
         document["parts"].append({"title": title, "rows": rows})
-        text += [
-            f"## At the registered level, {title}",
-            "",
-            AT_LEVEL,
-            "",
-            *at_the_level(part),
-            "",
-        ]
     document["searches_ended"] = [asdict(one) for one in every]
     publish(options.output, "simulated", document, text)
 

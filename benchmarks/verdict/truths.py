@@ -154,20 +154,6 @@ class Truth:
     def where(self, params: dict[str, Any]) -> Array:
         return np.array([self.space.shares({name: params[name] for name in self.space.ranges})])
 
-    def runs(self, where: Array, random: np.random.Generator) -> list[Training]:
-        """One training at each place, with the noise of a seed of its own."""
-        log_epochs = self.log_epochs(where)
-        drawn = np.exp(log_epochs + NOISE_LOG_EPOCHS * random.standard_normal(len(where)))
-        epochs = np.clip(drawn.round(), LEAST_EPOCHS, MOST_EPOCHS).astype(int)
-        seconds = epochs * np.exp(
-            self._log_epoch_s(where) + 0.01 * random.standard_normal(len(where))
-        )
-        mql = self.mql(where) + noise_of_mql(np.exp(log_epochs), random, self.noise)
-        return [
-            Training(float(s), float(q), int(e))
-            for s, q, e in zip(seconds, mql, epochs, strict=True)
-        ]
-
     def _softened(self, where: Array) -> Array:
         found: Array = self._floor + SOFT * np.logaddexp(0, (self._mql(where) - self._floor) / SOFT)
         return found

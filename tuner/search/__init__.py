@@ -1,3 +1,1 @@
-"""What to try next: samplers, the model of noisy trials,
-the acquisition of our own, and pruning.
-"""
+"""What to try next: samplers, the model of noisy trials, and pruning."""

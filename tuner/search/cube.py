@@ -26,19 +26,15 @@ class Cube:
             first += r.coordinates
         self.dimensions = first
 
-    def snapped(self, x: Array, *, zeros: bool = True) -> Array:
+    def snapped(self, x: Array) -> Array:
         """Where the configurations of these points are seen, (rows, coordinates) both: what has
-        levels in the middle of their parts of the range, or on the corner of one choice, and what
-        is not there in the middle. `zeros`: all that means exactly 0 at its end.
+        levels in the middle of their parts of the range, or on the corner of one choice, what
+        means exactly 0 at its end, and what is not there in the middle.
         """
         x = np.clip(x, 0.0, 1.0)
         for name, r in self._space.ranges.items():
             columns = self._columns[name]
-            x[:, columns] = r.snapped(x[:, columns], zeros=zeros)
-        return self.only_there(x)
-
-    def only_there(self, x: Array) -> Array:
-        """With the middle in place of the coordinates of what is not there."""
+            x[:, columns] = r.snapped(x[:, columns])
         for name, r in self._space.ranges.items():
             for other, values in r.condition.items():
                 missing = ~self._is_one_of(x, other, values)

@@ -55,24 +55,15 @@ class GaussianProcess:
     """Fitted to `x`, (rows, coordinates) of the unit cube, and `y`, (rows,); deterministic."""
 
     def __init__(self, x: Array, y: Array) -> None:
+        from scipy.linalg import cho_solve
+
         self._mean, self._scale = centre_and_scale(y)
         self._x, self._z = x, (y - self._mean) / self._scale
         lengths, self._signal, self._noise = _settings(x[-FIT_ROWS:], self._z[-FIT_ROWS:])
         self._shrink = 1 / lengths
-        self._condition()
-
-    def believe(self, x: Array) -> None:
-        """Take for `x`, (rows, coordinates), what is expected there:
-        of trials that are still running.
-        """
-        self._z = np.append(self._z, (self.mean(x) - self._mean) / self._scale)
-        self._x = np.vstack([self._x, x])
-        self._condition()
-
-    def mean(self, x: Array) -> Array:
-        """What is expected at `x`, (rows,), without noise."""
-        expected: Array = self._mean + self._scale * (self._kernel(x, self._x) @ self._weights)
-        return expected
+        covariance = self._kernel(x, x) + self._noise * np.eye(len(x))
+        self._lower = np.linalg.cholesky(covariance)
+        self._weights = cho_solve((self._lower, True), self._z)
 
     def left_out(self) -> Array:
         """What is expected at each row by all the others, (rows,): its own noise is not in it."""
@@ -90,13 +81,6 @@ class GaussianProcess:
         explained = (solve_triangular(self._lower, kernel.T, lower=True) ** 2).sum(axis=0)
         variance = np.maximum(self._signal - explained, _LEAST_VARIANCE)
         return self._mean + self._scale * (kernel @ self._weights), self._scale * np.sqrt(variance)
-
-    def _condition(self) -> None:
-        from scipy.linalg import cho_solve
-
-        covariance = self._kernel(self._x, self._x) + self._noise * np.eye(len(self._x))
-        self._lower = np.linalg.cholesky(covariance)
-        self._weights = cho_solve((self._lower, True), self._z)
 
     def _kernel(self, a: Array, b: Array) -> Array:
         return matern(a * self._shrink, b * self._shrink, self._signal)

@@ -371,20 +371,7 @@ def generation(trial: FrozenTrial) -> dict[str, Any]:
     return {key: value for key, value in trial.system_attrs.items() if key.endswith(":generation")}
 
 
-# What a sampler is shown of finished trials: copies, reworked so that its model finds what
-# somebody would choose.
-
-
-SLOWEST, WORST = 2.0, 1.05
-"""Times the default's seconds, and times its MQL:
-nobody would choose what is slower or worse than that."""
-
-
-def corner_of(default: Point) -> Point:
-    """The corner that bounds what somebody would choose,
-    from the default configuration's values.
-    """
-    return SLOWEST * default[0], WORST * default[1]
+# What a Gaussian process is shown of finished trials: some of them, as copies that it can fit.
 
 
 def most_telling(trials: list[FrozenTrial], limit: int) -> list[FrozenTrial]:
@@ -422,24 +409,6 @@ def clipped(trials: list[FrozenTrial]) -> list[FrozenTrial]:
     low, high = np.quantile(values, (0.25, 0.75), axis=0)
     fence = high + 3.0 * (high - low)
     return [_with_values(trial, np.minimum(trial.values, fence)) for trial in trials]
-
-
-def within(trials: list[FrozenTrial], corner: Point | None) -> list[FrozenTrial]:
-    """Those beyond the corner as copies behind it, the further the worse, in time and MQL alike.
-
-    As they are, the fastest of the useless ones would stand on the front, and a model would look
-    for more of them.
-    """
-    if corner is None:
-        return trials
-    return [_behind(trial, corner) for trial in trials]
-
-
-def _behind(trial: FrozenTrial, corner: Point) -> FrozenTrial:
-    excess = sum(
-        max(value / limit - 1.0, 0.0) for value, limit in zip(trial.values, corner, strict=True)
-    )
-    return trial if excess == 0.0 else _with_values(trial, np.array(corner) * (1.0 + excess))
 
 
 def _with_values(trial: FrozenTrial, values: np.ndarray[Any, Any]) -> FrozenTrial:

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
-from tuner.config import SamplerName, Value
-from tuner.search.history import clipped, most_telling, with_log_time, within
-from tuner.spec.pareto import Point
-from tuner.spec.space import SearchSpace
+from tuner.config import SamplerName
+from tuner.search.history import clipped, most_telling, with_log_time
 
 STARTUP = 12
 """Sobol points before a model is asked, at least: twice the number of the built-in hyperparameters,
@@ -26,76 +24,42 @@ AUTO: SamplerName = "kg"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What an ask is about: the space, its default configuration and the corner that this sets, if
-    they are known.
-    """
-
-    space: SearchSpace
-    default: Mapping[str, Value] | None
-    corner: Point | None
-    seed: int
-
-
-Shown = Callable[[list[FrozenTrial], Point | None], list[FrozenTrial]]
-
-
-@dataclass(frozen=True, slots=True)
 class Method:
-    """How a named sampler is used: made anew for each ask;
+    """How a named sampler is used: made anew for each ask, with a seed;
     None draws the quasi-random points alone.
     """
 
-    make: Callable[[Asked], BaseSampler] | None
+    make: Callable[[int], BaseSampler] | None
     jointly: bool = True
     startup: int = STARTUP
     waits: bool = True
-    shown: Shown = lambda trials, _corner: trials
+    shown: Callable[[list[FrozenTrial]], list[FrozenTrial]] = lambda trials: trials
     """What the model sees of the finished trials."""
-    in_turn: Method | None = None
-    """Asked for the trials of even numbers."""
     repeats: bool = False
     """It begins with rates around the default's and each other hyperparameter by itself
     (`tuner.search.beginning`); others begin with quasi-random points. Then it is asked for the next
-    run (`tuner.search.next_run`), which may be one more of a known configuration; and as said above
+    run (`tuner.search.next_run`), which may be one more of a known configuration; `make` is asked
     where there is no run of the default to go by."""
 
 
-def _gp(asked: Asked) -> BaseSampler:
-    return GPSampler(seed=asked.seed, n_startup_trials=1, warn_independent_sampling=False)
+def _gp(seed: int) -> BaseSampler:
+    return GPSampler(seed=seed, n_startup_trials=1, warn_independent_sampling=False)
 
 
-def _tpe(asked: Asked) -> BaseSampler:
-    return TPESampler(seed=asked.seed, multivariate=False, constant_liar=True, n_startup_trials=1)
-
-
-def _improvement(asked: Asked) -> BaseSampler:
-    # scipy's optimiser: a command line that only names it waits.
-    from tuner.search.acquisition import ImprovementSampler
-
-    return ImprovementSampler(
-        asked.space, seed=asked.seed, corner=asked.corner, default=asked.default
-    )
+def _tpe(seed: int) -> BaseSampler:
+    return TPESampler(seed=seed, multivariate=False, constant_liar=True, n_startup_trials=1)
 
 
 # One parameter at a time, as Optuna does for several objectives: drawn together it searched worse.
 _TPE = Method(_tpe, jointly=False)
-_ALTERNATE = replace(
-    _TPE,
-    shown=within,
-    in_turn=Method(_improvement, shown=lambda trials, _corner: most_telling(trials, GP_HISTORY)),
-)
 _METHODS: Mapping[str, Method] = {
-    "alternate": _ALTERNATE,
-    "kg": replace(_ALTERNATE, repeats=True),
+    "kg": replace(_TPE, repeats=True),
     "gp": Method(
-        _gp, shown=lambda trials, _corner: clipped(with_log_time(most_telling(trials, GP_HISTORY)))
+        _gp, shown=lambda trials: clipped(with_log_time(most_telling(trials, GP_HISTORY)))
     ),
     "tpe": _TPE,
-    "nsga2": Method(lambda asked: NSGAIISampler(seed=asked.seed), startup=0, waits=False),
-    "random": Method(
-        lambda asked: RandomSampler(seed=asked.seed), jointly=False, startup=0, waits=False
-    ),
+    "nsga2": Method(lambda seed: NSGAIISampler(seed=seed), startup=0, waits=False),
+    "random": Method(lambda seed: RandomSampler(seed=seed), jointly=False, startup=0, waits=False),
     "qmc": Method(None, waits=False),
 }
 

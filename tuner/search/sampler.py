@@ -23,8 +23,8 @@ from tuner.record import Recorded
 from tuner.search.beginning import Beginning
 from tuner.search.cube import WholeSpaceSampler
 from tuner.search.gaussian_process import one_thread
-from tuner.search.history import TrialHistory, corner_of, known_params
-from tuner.search.methods import Asked, Method, method_of
+from tuner.search.history import TrialHistory, known_params
+from tuner.search.methods import method_of
 from tuner.search.past_runs import place_of
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.margin import MARGIN
@@ -190,8 +190,8 @@ class EncodedSampler(WholeSpaceSampler):
         """What runs as the trial `number`, be it new or not, for a method that repeats; None where
         there is no run of the default to go by.
         """
-        method, history, default = self._method, self._history, self._default
-        if not method.repeats or default is None or history.learnt < self._startup(method):
+        history, default = self._history, self._default
+        if not self._method.repeats or default is None or history.learnt < self._startup:
             return None
         from tuner.search import next_run  # scipy: who only names a sampler does not wait for it
 
@@ -209,34 +209,26 @@ class EncodedSampler(WholeSpaceSampler):
     def _suggest(self, number: int) -> tuple[dict[str, Value], dict[str, Any]]:
         """True values for the trial `number`, and what a genetic sampler notes on it."""
         method = self._method
-        if method.in_turn is not None and number % 2 == 0:
-            method = method.in_turn
         notes: dict[str, Any] = {}
-        if method.make is not None and self._history.learnt >= self._startup(method):
-            measured = self._history.values_of(self._default) if self._default is not None else None
-            corner = corner_of(measured) if measured is not None else None
-            inner = method.make(
-                Asked(self._space, self._default, corner, _seed_of_ask(self._seed, number))
-            )
+        if method.make is not None and self._history.learnt >= self._startup:
+            inner = method.make(_seed_of_ask(self._seed, number))
             with one_thread():
                 encoded, notes = self._history.ask(
-                    inner,
-                    number,
-                    jointly=method.jointly,
-                    shown=lambda trials: method.shown(trials, corner),
+                    inner, number, jointly=method.jointly, shown=method.shown
                 )
             if encoded:
                 return self._space.decode(encoded), notes
         return self._space.at(self._sobol.point(number)), notes
 
-    def _startup(self, method: Method) -> int:
-        """How many points of the sequence come before the model of a method; more in a space of
-        many hyperparameters.
+    @property
+    def _startup(self) -> int:
+        """How many points of the sequence come before the model; more in a space of many
+        hyperparameters.
         """
-        if not method.startup:
+        if not self._method.startup:
             return 0
         searched = sum(not r.single for r in self._space.ranges.values())
-        return max(method.startup, 2 * searched + 2)
+        return max(self._method.startup, 2 * searched + 2)
 
     def _unseen(self, params: dict[str, Value], number: int) -> dict[str, Value]:
         """`params`, or in place of a configuration that some trial has: its nearest new neighbour,

@@ -198,11 +198,10 @@ class Levels(Range):
             if 0 <= there < self.levels:
                 yield 1 / self.levels, self.value(there)
 
-    def snapped(self, x: Array, *, zeros: bool) -> Array:
+    def snapped(self, x: Array) -> Array:
         """Where values of these coordinates are seen, (rows, coordinates) both: in the middle of
-        their parts of the range. `zeros`: all that mean exactly 0 at the end of it.
+        their parts of the range.
         """
-        del zeros
         middles: Array = (
             np.minimum(np.floor(x * self.levels), self.levels - 1) + 0.5
         ) / self.levels
@@ -292,10 +291,10 @@ class ChoiceRange(Levels):
             if value != encoded:
                 yield 1.0, value
 
-    def snapped(self, x: Array, *, zeros: bool) -> Array:
+    def snapped(self, x: Array) -> Array:
         """Those of three or more on the corner of one choice."""
         if self.coordinates == 1:
-            return super().snapped(x, zeros=zeros)
+            return super().snapped(x)
         corners: Array = np.eye(self.levels)[np.argmax(x, axis=1)]
         return corners
 
@@ -441,10 +440,10 @@ class FloatRange(Range):
             if not self.single and 0 <= there <= 1:
                 yield NEAR, self.at([there])
 
-    def snapped(self, x: Array, *, zeros: bool) -> Array:
+    def snapped(self, x: Array) -> Array:
         if self.low == self.high:
             return np.full_like(x, 0.5)
-        return np.where(x < ZERO_SHARE, 0.0, x) if zeros and self.zero else x
+        return np.where(x < ZERO_SHARE, 0.0, x) if self.zero else x
 
     def at(self, place: Sequence[float]) -> Value:
         """The encoded value at a place."""

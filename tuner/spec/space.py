@@ -159,22 +159,14 @@ class SearchSpace(BaseModel):
         """True values of what is there."""
         return self.only_there({name: r.decode(encoded[name]) for name, r in self.ranges.items()})
 
-    def encoded_at(self, point: Sequence[float]) -> dict[str, Value]:
-        """The encoded values at a point of the unit cube, in the order of the ranges."""
-        found: dict[str, Value] = {}
+    def at(self, point: Sequence[float]) -> dict[str, Value]:
+        """The configuration at a point of the unit cube, in the order of the ranges."""
+        encoded: dict[str, Value] = {}
         first = 0
         for name, r in self.ranges.items():
-            found[name] = r.at(point[first : first + r.coordinates])
+            encoded[name] = r.at(point[first : first + r.coordinates])
             first += r.coordinates
-        return found
-
-    def at(self, point: Sequence[float]) -> dict[str, Value]:
-        """The configuration at a point of the unit cube."""
-        return self.decode(self.encoded_at(point))
-
-    def place_of(self, encoded: Mapping[str, Value]) -> list[float]:
-        """The point of the unit cube where encoded values lie, whether they are there or not."""
-        return [x for name, r in self.ranges.items() for x in r.place(encoded[name])]
+        return self.decode(encoded)
 
     def shares(self, params: Mapping[str, Value]) -> list[float]:
         """The point of the unit cube where a configuration lies."""

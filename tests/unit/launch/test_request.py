@@ -120,7 +120,7 @@ def test_a_limit_that_is_lifted_is_said_and_what_is_not_named_is_not() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"sampler": "magic"}, "SearchPolicy: sampler: should be 'auto', 'alternate'"),
+        ({"sampler": "magic"}, "SearchPolicy: sampler: should be 'auto', 'kg'"),
         ({"max_time_s": 0.0}, "SearchPolicy: max_time_s: should be greater than 0, got 0.0"),
         ({"seed": True}, "SearchPolicy: seed: a whole number such as 3 is expected, got True"),
         ({"max_gpu_s": True}, "SearchPolicy: max_gpu_s: a number such as 0.01 is expected, got"),

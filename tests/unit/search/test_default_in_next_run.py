@@ -19,9 +19,9 @@ def _quiet() -> None:
 
 
 @pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.RUNNING])
-def test_without_a_run_of_the_default_it_asks_as_auto_does(state: TrialState) -> None:
+def test_without_a_run_of_the_default_it_asks_as_tpe_does(state: TrialState) -> None:
     found = []
-    for name in ("kg", "alternate"):
+    for name in ("kg", "tpe"):
         study = begun(24, default=state)  # which is after its beginning
         study.sampler = sampler(name)
         found.append([study.ask(SPACE.stored()).params for _ in range(2)])

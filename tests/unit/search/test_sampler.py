@@ -17,7 +17,7 @@ from tuner.search.history import TrialHistory, configuration
 from tuner.search.methods import STARTUP, method_of
 from tuner.search.sampler import EncodedSampler, SobolPoints, neighbours
 
-MODELS = ("alternate", "kg", "gp", "tpe", "nsga2")
+MODELS = ("kg", "gp", "tpe", "nsga2")
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,6 @@ def _quiet() -> None:
 @pytest.mark.parametrize(
     ("sampler", "trials"),
     [
-        ("alternate", 20),
         ("auto", 20),
         ("tpe", 20),
         ("gp", STARTUP + 1),
@@ -51,24 +50,8 @@ def test_auto_is_the_search_that_expects_noise() -> None:
     assert method_of("auto") is method_of("kg")
 
 
-def test_alternate_asks_for_the_largest_growth_and_tpe_in_turn() -> None:
-    study = new_study("alternate")
-    record(study, STARTUP)
-    kinds: list[str] = []
-
-    def spy(self: TrialHistory, sampler: Any, *args: Any, **kwargs: Any) -> Any:
-        kinds.append(type(sampler).__name__)
-        return asked(self, sampler, *args, **kwargs)
-
-    asked = TrialHistory.ask
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrialHistory, "ask", spy)
-        run(study, 4)
-    assert kinds == ["ImprovementSampler", "TPESampler"] * 2
-
-
 def test_all_samplers_of_the_command_line_are_tested_above() -> None:
-    assert set(SAMPLERS) == {"auto", "alternate", "kg", "gp", "tpe", "nsga2", "random", "qmc"}
+    assert set(SAMPLERS) == {"auto", "kg", "gp", "tpe", "nsga2", "random", "qmc"}
 
 
 def test_random_asks_cover_the_space_and_sometimes_use_no_weight_decay_at_all() -> None:
@@ -98,7 +81,7 @@ def test_the_genetic_sampler_breeds_from_what_was_found() -> None:
     assert late > 1.5 * early  # the smallest network is the fastest one here
 
 
-@pytest.mark.parametrize("sampler", ["alternate", "gp", "tpe"])
+@pytest.mark.parametrize("sampler", ["gp", "tpe"])
 def test_a_model_learns_from_finished_trials(sampler: str) -> None:
     study = new_study(sampler)
     record(study, 24)
@@ -161,7 +144,7 @@ def test_workers_together_walk_one_sobol_sequence(sampler: str) -> None:
     assert asked == [SPACE.at(points.point(number)) for number in range(6)]
 
 
-@pytest.mark.parametrize("sampler", ["alternate", "tpe", "nsga2", "random", "qmc"])
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "qmc"])
 def test_no_configuration_is_tried_twice_however_small_the_space(sampler: str) -> None:
     small = of_single_values(SPACE, "hidden_size", "batch_size")
     study = new_study(sampler, space=small)
@@ -181,7 +164,7 @@ def test_a_duplicate_is_replaced_by_its_nearest_neighbour() -> None:
     assert last == "hidden_size"  # the widest steps come last
 
 
-@pytest.mark.parametrize("sampler", ["alternate", "gp", "tpe"])
+@pytest.mark.parametrize("sampler", ["gp", "tpe"])
 def test_a_model_is_told_of_trials_that_others_run(
     sampler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

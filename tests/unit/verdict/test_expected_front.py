@@ -109,7 +109,7 @@ def test_what_the_others_expect_does_not_hang_on_a_trial_s_own_value() -> None:
     moved[[10, 20]] += (0.5, -0.5)  # neither their mean, nor, but for a hair, their spread
     after = GaussianProcess(where, moved)
     for row in (10, 20):
-        own = abs(after.mean(where[[row]])[0] - before.mean(where[[row]])[0])
+        own = abs(after.posterior(where[[row]])[0] - before.posterior(where[[row]])[0])[0]
         others = abs(after.left_out()[row] - before.left_out()[row])
         assert others < 0.2 * own
     truth = np.sin(3 * where[:, 0])

@@ -24,12 +24,8 @@ def test_a_search_is_in_the_file_before_it_is_handed_on_and_a_cut_line_is_no_sea
 SCRIPTS = (
     "samplers/samplers.py",
     "verdict/confirmed_steps.py",
-    "verdict/noisy_searches.py",
     "verdict/others.py",
     "verdict/warm_starts.py",
-    "verdict/open_trials.py",
-    "verdict/protocol.py",
-    "verdict/searches.py",
 )
 
 
