@@ -162,24 +162,18 @@ def intervals(rows: Sequence[Row], reading: str) -> dict[str, list[tuple[float, 
 
 
 def interval_lines(rows: Sequence[Row], readings: Sequence[str]) -> list[str]:
-    """The check of the nine figures of each finalist, as a Markdown table."""
+    """Which of the nine figures are within the intervals of each finalist, as a Markdown table."""
     lines = [
-        "| finalist | figure | rmsnorm | layernorm | simple | inside |",
-        "|---|---|---|---|---|---|",
+        "| finalist | within its intervals | epochs | validation loss | MQL |",
+        "|---|---|---|---|---|",
     ]
     for reading in readings:
         if not (found := intervals(rows, reading)):
             continue
         inside = sum(each[2] for of_one in found.values() for each in of_one)
-        for index, figure in enumerate(("epochs", "validation loss", "MQL")):
-            cells = [_range(index, *of_one[index]) for of_one in found.values()]
-            count = f"{inside} of 9" if index == 0 else ""
-            lines.append(f"| {reading} | {figure} | {' | '.join(cells)} | {count} |")
+        cells = []
+        for figure in range(3):
+            names = [variant for variant, of_one in found.items() if of_one[figure][2]]
+            cells.append(", ".join(names) or "-")
+        lines.append(f"| {reading} | {inside} of 9 | {' | '.join(cells)} |")
     return lines if len(lines) > 2 else []
-
-
-def _range(index: int, low: float, high: float, inside: bool) -> str:
-    text = (
-        f"{math.exp(low):.0f} to {math.exp(high):.0f}" if index == 0 else f"{low:.4f} to {high:.4f}"
-    )
-    return text if inside else f"{text} (not in it)"

@@ -50,7 +50,10 @@ def test_searches_of_both_share_the_budget_equally() -> None:
     alone = agreed(budget_s=1000.0, trials=None, searches=5, repeats=True)
     assert alone.share_s == pytest.approx(1000.0 / 10), "nothing is kept for a re-evaluation"
     without = search_request(ASKED, agreed(trials=30), None)
-    assert (without.policy.said(), without.trials) == ({"cap": CAP}, 30)
+    assert (without.policy.said(), without.trials) == (
+        {"cap": CAP, "against": "etth-original"},
+        30,
+    )
     going_on = dataclasses.replace(agreed(trials=30), before=Registered())
     assert search_request(ASKED, going_on, None).policy.said() == {}, "as it began"
 
