@@ -56,13 +56,13 @@ def short_answer(
     ]
     spent = sum(each.spent.total_s for each in paid)
     return ShortAnswer(
-        lines=(*(_apart(each) for each in between), *own),
+        lines=(*(apart(each) for each in between), *own),
         sure=tuple(sure),
         cost=f"Cost: {duration(spent)} of device time",
     )
 
 
-def _apart(standing: Standing) -> str:
+def apart(standing: Standing) -> str:
     """Which of two variants to take."""
     a, b, found = standing.a, standing.b, standing.found
     if found is None or standing.why_not:

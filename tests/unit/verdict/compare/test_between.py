@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tuner.verdict.compare.between import Standing, in_short, spread_of, standings
 from tuner.verdict.compare.registered import RegisteredLevel, SearchTime
+from tuner.verdict.compare.short_answer import apart
 
 FIVE = [1.0, 1.05, 1.1, 1.15, 1.2]
 
@@ -134,3 +136,33 @@ def test_each_other_variant_is_held_against_the_first_and_no_pair_more() -> None
 def test_the_spread_is_within_variants() -> None:
     assert spread_of(level(a=[1.0], b=[5.0])) is None
     assert spread_of(level(a=[1.0, 1.0], b=[5.0, 5.0, None])) == 0.0
+
+
+NONE = [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("original", "rmsnorm", "said"),
+    [
+        (FIVE, [0.5 * s for s in FIVE], "Take rmsnorm, retuned: rmsnorm takes 0.50 times the time"),
+        (FIVE, [2.0 * s for s in FIVE], "Keep original, retuned: rmsnorm takes 2.00 times the"),
+        (FIVE, NONE, "Keep original, retuned: 5 of 5 searches reach its quality, of rmsnorm 0 of"),
+        (NONE, FIVE, "Take rmsnorm, retuned: 5 of 5 searches reach original's quality, of"),
+        (FIVE, [*FIVE[:3], 0.9, 1.3], "Undecided: rmsnorm takes 0.8"),
+        (FIVE[:2], FIVE[:2], "Not known yet whether rmsnorm or original is faster at original's"),
+    ],
+)
+def test_in_short_it_is_said_what_to_do(
+    original: Sequence[float | None], rmsnorm: Sequence[float | None], said: str
+) -> None:
+    (found,) = judged(level(original=original, rmsnorm=rmsnorm))
+    assert apart(found).startswith(said)
+    assert len(apart(found).split()) <= 25
+
+
+def test_what_does_not_reach_a_quality_says_how_near_it_comes() -> None:
+    asked = level(original=FIVE, rmsnorm=NONE)
+    promising = tuple(replace(each, promised=0.8246) for each in asked.searches["rmsnorm"])
+    asked = replace(asked, searches={**asked.searches, "rmsnorm": promising})
+    (found,) = judged(asked)
+    assert apart(found).endswith("of rmsnorm 0 of 5 (MQL 0.8156; at best 0.8246)")
