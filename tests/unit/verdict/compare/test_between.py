@@ -148,7 +148,7 @@ NONE = [None] * 5
         (FIVE, [2.0 * s for s in FIVE], "Keep original, retuned: rmsnorm takes 2.00 times the"),
         (FIVE, NONE, "Keep original, retuned: 5 of 5 searches reach its quality, of rmsnorm 0 of"),
         (NONE, FIVE, "Take rmsnorm, retuned: 5 of 5 searches reach original's quality, of"),
-        (FIVE, [*FIVE[:3], 0.9, 1.3], "Undecided: rmsnorm takes 0.78 to 1.24 times the time of original"),
+        (FIVE, [*FIVE[:3], 0.9, 1.3], "Undecided: rmsnorm takes 0.78 to 1.24 times the time"),
         (FIVE[:2], FIVE[:2], "Not known yet whether rmsnorm or original is faster at original's"),
     ],
 )
