@@ -56,7 +56,15 @@ studies = read_studies(STUDIES, task=TASK, storage=STORAGE)
 report = compare(studies)
 
 # %% [markdown]
-# ## What can be said
+# ## The answer
+#
+# As `tuner compare` says it.
+
+# %%
+print(*report.answer.sentences, sep="\n")
+
+# %% [markdown]
+# ## What can be said of points
 #
 # A difference is claimed where a paired permutation test finds one after correction over all questions of its kind. "Not
 # distinguishable" is not "the same".
