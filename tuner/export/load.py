@@ -36,6 +36,7 @@ from tuner.study.throughput import windows_of_an_epoch
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.reasons import confirmed_sentence
+from tuner.verdict.retune_cost import gain_in_words
 from tuner.verdict.verified import verified_in
 from tuner.version import __version__
 
@@ -329,7 +330,8 @@ def _confirmed(found: StudySnapshot, trial: int) -> dict[str, Any] | None:
     there = confirmation_of(found)
     if there is None or trial not in there.frozen.trials():
         return None
-    return there.as_dict() | {"sentence": confirmed_sentence(there, name=found.name)}
+    gain = gain_in_words(there) if there.holds and trial == there.trial else None
+    return there.as_dict() | {"gain": gain, "sentence": confirmed_sentence(there, name=found.name)}
 
 
 def _wanted(variant: str, held: str) -> str:

@@ -5,6 +5,7 @@ and where it comes from; and, in scripts, plain data and the user's own code.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import Any
 
 from tuner.config import OBJECTIVES, MqlSplit, names_own_code
@@ -72,7 +73,7 @@ def headline(config: BestConfig) -> list[str]:
         until = f"of {axis_title(clock).removesuffix(' (s)')}"
     if p["contaminated"]:
         until += " (timing disturbed by something else on the device)"
-    seeds = ", ".join(map(str, p["seeds"]))
+    seeds = _few(p["seeds"])
     if p.get("mql_split") == MqlSplit.ORIGINS:
         error = f"{axis_title(error)} (but for the last block)"
     figure = f"{axis_title(error)} {mql:.4f}{_of_test(config)}"
@@ -83,8 +84,8 @@ def headline(config: BestConfig) -> list[str]:
             f"{config.variant} on {config.task}: study {config.study}{_place(config)}, trial "
             f"{config.trial}, pick {config.pick}."
         ),
-        *([config.why] if config.why else []),
-        f"{seconds:.3f} s {until}, {where}",
+        *_why(config),
+        f"{'In the search: ' * _gains(config)}{seconds:.3f} s {until}, {where}",
         f"data {_short(p['data_hash'])}, study definition {_short(p['definition_hash'])}, "
         f"git {_short(p['git_revision'] or 'unknown')}, "
         + ", ".join(
@@ -96,6 +97,18 @@ def headline(config: BestConfig) -> list[str]:
     ]
     # A comment ends with its line, whatever names the database holds.
     return [one_line(line) for line in lines]
+
+
+def _why(config: BestConfig) -> list[str]:
+    """What it gains, where it is confirmed; else why it is the one."""
+    if config.confirmed is not None and _gains(config):
+        return [f"{config.confirmed['gain']}."]
+    return [config.why] if config.why else []
+
+
+def _gains(config: BestConfig) -> bool:
+    """Whether a confirmation has figures of it, which then come first."""
+    return config.confirmed is not None and config.confirmed.get("gain") is not None
 
 
 def _baselines(config: BestConfig) -> list[str]:
@@ -128,7 +141,17 @@ def _of_runs(config: BestConfig) -> str:
     p = config.provenance
     if "runs" not in p:
         return ""
-    return f"medians of {p['runs']} runs (trials {', '.join(map(str, p['trials']))}), "
+    return f"medians of {p['runs']} runs (trials {_few(p['trials'])}), "
+
+
+MOST_NAMED = 6
+
+
+def _few(numbers: Sequence[int]) -> str:
+    """The first ones; all of them are with the provenance."""
+    more = len(numbers) - MOST_NAMED
+    first = ", ".join(map(str, numbers[:MOST_NAMED]))
+    return first if more <= 0 else f"{first} and {more} more"
 
 
 def one_line(text: str) -> str:

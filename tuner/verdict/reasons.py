@@ -142,7 +142,7 @@ def _mql(test: Test) -> str:
     if found is None:
         few = test.shared < LEAST_RUNS
         return ": too few runs converged" if few else ": their MQLs have no ratio"
-    sure = f"{100 * (1 - found.level):g} % confidence"
+    sure = f"{100 * (1 - found.level):.4g} % confidence"
     return f" (MQL {found.ratio:.4f} of the default's, below {found.bound:.4f} with {sure})"
 
 

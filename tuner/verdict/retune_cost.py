@@ -281,3 +281,45 @@ def _epochs(recorded: Recorded) -> float | None:
 
 def _pace(recorded: Recorded) -> float | None:
     return recorded.s_per_epoch
+
+
+# What somebody gains who takes what is confirmed, in a few words.
+
+
+def gain_in_words(there: Confirmation) -> str:
+    """`2.7 times as fast (0.36 s, was 0.98; 18 epochs, were 51) for 0.5 % more error (MQL 0.811,
+    was 0.808)`.
+    """
+    best, default = there.recommended, there.default
+    assert there.holds, "nothing is said of what is not confirmed"
+    assert best is not None, "it holds for that"
+    assert default is not None, "against that"
+    assert there.test is not None, "by this"
+    made_of, times = epochs_of(there), there.test.ratio
+    epochs = ""
+    if made_of is not None:
+        (mine, _), (usual, _) = made_of.medians
+        epochs = f"; {mine:g} epochs, were {usual:g}"
+    found = there.test.no_worse
+    worse = 0.0 if found is None else 100 * (found.ratio - 1)
+    price = f"{worse:.1f} % more error" if worse >= _NO_MORE else "no more error"
+    mqls = ""
+    if best.mql is not None and default.mql is not None:
+        mqls = f" (MQL {best.mql.estimate:.4f}, was {default.mql.estimate:.4f})"
+    if times is None or best.seconds is None or default.seconds is None:
+        return f"{price}{mqls}; its time is not known, too many timings were disturbed"
+    clock = f"({_in_s(best.seconds.estimate)} s, was {_in_s(default.seconds.estimate)}{epochs})"
+    return f"{1 / times.estimate:.1f} times as fast {clock} for {price}{mqls}"
+
+
+def _in_s(seconds: float) -> str:
+    low, high = _TWO_DIGITS
+    return f"{seconds:.2f}" if low <= seconds < high else f"{seconds:.3g}"
+
+
+_TWO_DIGITS = 0.1, 10.0
+"""Seconds that are written with two digits after the point."""
+
+
+_NO_MORE = 0.05
+"""Percent: less rounds to nothing."""

@@ -12,9 +12,8 @@ from typing import Any
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.between import AnotherSearch, Standing
 from tuner.verdict.compare.registered import Groups
-from tuner.verdict.confirmation import Confirmation, confirmation_of
-from tuner.verdict.retune_cost import RetuneCost, costs, duration, epochs_of
-from tuner.verdict.verified import Verified
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.retune_cost import RetuneCost, costs, duration, gain_in_words
 
 ANSWER = "Answer"
 
@@ -99,48 +98,13 @@ def _promised(standing: Standing) -> str:
 def _own(paid: RetuneCost, studies: Sequence[StudySnapshot], name: str) -> str:
     """What retuning one variant gives over its default."""
     there = paid.confirmation
-    if there is not None and there.recommended is not None and there.default is not None:
-        return f"{name}: {_faster(there, there.recommended, there.default)}"
+    if there is not None:
+        return f"{name}: {gain_in_words(there)}"
     known = [each for each in map(confirmation_of, studies) if each and each.complete]
     if known:
         many = "1 search" if len(studies) == 1 else f"{len(studies)} searches"
         return f"{name}: keep its default; nothing faster is confirmed as good ({many})"
     return f"{name}: not known yet: nothing is confirmed (tuner verify --confirm does it)"
-
-
-def _faster(there: Confirmation, best: Verified, default: Verified) -> str:
-    """`2.7 times as fast (0.36 s, was 0.98; 18 epochs, were 51) for 0.5 % more error (MQL 0.811,
-    was 0.808)`.
-    """
-    assert there.test is not None, "it is confirmed"
-    made_of, times = epochs_of(there), there.test.ratio
-    epochs = ""
-    if made_of is not None:
-        (mine, _), (usual, _) = made_of.medians
-        epochs = f"; {mine:g} epochs, were {usual:g}"
-    found = there.test.no_worse
-    worse = 0.0 if found is None else 100 * (found.ratio - 1)
-    price = f"{worse:.1f} % more error" if worse >= _NO_MORE else "no more error"
-    mqls = ""
-    if best.mql is not None and default.mql is not None:
-        mqls = f" (MQL {best.mql.estimate:.4f}, was {default.mql.estimate:.4f})"
-    if times is None or best.seconds is None or default.seconds is None:
-        return f"{price}{mqls}; its time is not known, too many timings were disturbed"
-    clock = f"({_in_s(best.seconds.estimate)} s, was {_in_s(default.seconds.estimate)}{epochs})"
-    return f"{1 / times.estimate:.1f} times as fast {clock} for {price}{mqls}"
-
-
-def _in_s(seconds: float) -> str:
-    low, high = _TWO_DIGITS
-    return f"{seconds:.2f}" if low <= seconds < high else f"{seconds:.3g}"
-
-
-_TWO_DIGITS = 0.1, 10.0
-"""Seconds that are written with two digits after the point."""
-
-
-_NO_MORE = 0.05
-"""Percent: less rounds to nothing."""
 
 
 def _sure(paid: RetuneCost, again: AnotherSearch | None, name: str, *, alone: bool) -> str:
