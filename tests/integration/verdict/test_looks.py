@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.drawn_verifications import drawn_result, verify_all
 from tests.support.planned_confirmations import last, opened
+from tuner.export.load import load_best
+from tuner.export.script_text import headline
 from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
@@ -76,6 +78,9 @@ def test_what_a_third_of_the_seeds_decides_runs_no_more(
     assert (there.holds, there.test and there.test.blocks) == (claimed, FIRST)
     steps = there.frozen.steps()
     assert there.at_no_loss == (steps[-1] if claimed else None)
+    best = load_best(study=study.name, storage=unverified.address.full())
+    assert (best.trial == there.trial) == claimed
+    assert any("1.7 times as fast (6.00 s, was " in line for line in headline(best)) == claimed
     said = confirmed_sentence(there, name="it")
     assert f"on {FIRST} untouched seeds" in said
     assert ("it is at no loss, too (surely less than 0.5 % worse)" in said) == claimed
