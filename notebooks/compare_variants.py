@@ -61,7 +61,7 @@ report = compare(studies)
 # As `tuner compare` says it.
 
 # %%
-print(*report.answer.sentences, sep="\n")
+print(*report.answer, sep="\n")
 
 # %% [markdown]
 # ## What can be said of points

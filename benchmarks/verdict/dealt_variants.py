@@ -39,6 +39,7 @@ from benchmarks.verdict.simulation_files import (
 )
 from benchmarks.verdict.truths import RETUNED, TRUTHS, noise_of_mql, truth
 from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN, Question
+from tuner.spec.policy import CAP
 from tuner.verdict.confirmation_plan import confirmation_steps
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import recommend
@@ -50,8 +51,6 @@ Array = np.ndarray[Any, Any]
 
 CACHE = Path(__file__).parent / "dealt-searches.jsonl"
 DESIGN = looks(CONFIRMATION_SEEDS)
-CAP = 1.5
-"""As in a retune's searches."""
 VARIANTS = 4
 FIRSTS = 8
 """Searches that may be the reference's first, whose model says the quality that others ask for."""

@@ -10,8 +10,8 @@ import optuna
 from benchmarks.verdict.budgets import Gpu, Place
 from benchmarks.verdict.others_contenders import Contender, place_of
 from benchmarks.verdict.truths import Training, truth
-from tuner.launch.retune_agreement import CAP
 from tuner.search.sampler import EncodedSampler
+from tuner.spec.policy import CAP
 
 SETTLED_AFTER = 0.9
 """The share of the budget after which `kg` tries nothing new, as in a study with a number of trials."""

@@ -19,7 +19,7 @@ from tuner.launch.verification import VerificationRequest
 from tuner.search.methods import method_of
 from tuner.settings import differing
 from tuner.spec.margin import MARGIN
-from tuner.spec.policy import SEARCHES, Registered, SearchPolicy, agreed
+from tuner.spec.policy import CAP, SEARCHES, Registered, SearchPolicy, agreed
 from tuner.spec.program import ClockLabel, refuse_other_clocks, refuse_other_windows
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
@@ -73,8 +73,6 @@ def alike(groups: Sequence[Sequence[OpenStudy]], said_draw: int | None) -> Alike
     return Alike(draw=there[0].membership.draw, policy=there[0].policy())
 
 
-CAP = 1.5
-"""Times the default's training: what takes longer saves nothing, so its end is not waited for."""
 SEARCH_SHARE = 0.6
 """Of a budget, for the trials of a sampler that repeats nothing. The rest tells the lucky ones from
 the good ones (docs/decisions/0015)."""

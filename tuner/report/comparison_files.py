@@ -180,7 +180,7 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
     parts = [
         f"<h1>{in_html(title)}</h1>",
         f"<p>{in_html(device)}. {_figures_are(report)}.</p>",
-        listed(ANSWER, report.answer.sentences),
+        listed(ANSWER, report.answer),
         *(listed(title, lines) for title, lines in (*sections_of(report), *more)),
         *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
         listed("What is missing", report.missing, css="missing"),

@@ -38,6 +38,7 @@ from tuner.search.next_run_model import (
 )
 from tuner.search.past_runs import SHORTEST, Configurations, PastRun, Place, rows_of
 from tuner.spec.margin import CONFIRMATION_SEEDS, LEVEL
+from tuner.spec.policy import CAP
 from tuner.spec.space import SearchSpace
 
 # New places in the unit cube that a search may go to next.
@@ -244,7 +245,7 @@ LEAST_DEFAULT, SHARE_OF_DEFAULT = 4, 0.4
 """Runs of the default: so many, and this share of those of the most promising."""
 NOTHING_NEW = 0.9
 """Of the trials of a search, after which no new configuration is tried."""
-FOR_ANOTHERS, SLOWER = 0.33, math.log(1.5)
+FOR_ANOTHERS, SLOWER = 0.33, math.log(CAP)
 """How often the level of another study is asked for, where there is one; what reaches it is worth
 something as long as no training is cut off that takes as long."""
 AT_LEVELS, ANYWHERE = 0.1, 0.05
@@ -321,7 +322,8 @@ class NextRun:
         fitted = self._fits.of(known.fit, known.default)
         believed = Believed.of(known.past, known.running, known.default, fitted, self._margin)
         if level is not None and random.random() < FOR_ANOTHERS:
-            above = math.expm1(level - believed.of_default)
+            # What a stranger wrote into a shared database may be any number.
+            above = math.expm1(min(max(level - believed.of_default, -1.0), 1.0))
             believed = replace(believed, margin=above, slower=SLOWER)
         ran, d = believed.ran, believed.ran.default
         nothing = np.empty((0, self._places.dimensions))

@@ -58,6 +58,11 @@ def _seed(text: str, flag: str) -> int:
     return int(digits)
 
 
+CAP = 1.5
+"""Times the default's training, in a retune: what takes longer saves nothing, so its end is not
+waited for."""
+
+
 class SearchPolicy(Settings):
     """What the launches of a study have said, the later over the earlier.
     Workers read it before each trial.

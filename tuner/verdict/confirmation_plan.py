@@ -167,7 +167,8 @@ def _missing(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> li
     there = {(run.study_id, run.trial_number, run.block) for run in runs}
     lacking: list[tuple[OpenStudy, int, int]] = []
     by_name = {study.name: study for study in opened}
-    for (name, trial), count in _wanted(opened, runs).items():
+    asked = _wanted(opened, runs)
+    for (name, trial), count in asked.items():
         study = by_name[name]
         lacking += [
             (study, trial, block)
@@ -180,7 +181,7 @@ def _missing(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> li
         fresh = new_seeds(opened, len(wanted))
         seeds |= dict(zip(wanted, fresh, strict=True))
     configurations = {study.study_id: snapshot(study) for study, _, _ in lacking}
-    blocks: list[list[Turn]] = [[] for _ in range(int(runs[0].plan["seeds"]))]
+    blocks: list[list[Turn]] = [[] for _ in range(max(asked.values(), default=0))]
     for study, trial, block in lacking:
         seed = seeds[study.membership.search, block]
         params = configurations[study.study_id].record(trial).params

@@ -13,8 +13,8 @@ from tests.support.planned_confirmations import opened
 from tests.support.small_study import definition
 from tuner.errors import UsageError
 from tuner.launch.retune import RetuneRequest
-from tuner.launch.retune_agreement import CAP, agreement, alike, search_request
-from tuner.spec.policy import SearchPolicy
+from tuner.launch.retune_agreement import agreement, alike, search_request
+from tuner.spec.policy import CAP, SearchPolicy
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 

@@ -136,3 +136,14 @@ def test_an_export_between_two_looks_goes_on_elsewhere(
     looked([taken], Alternating(AT_TWO_LOOKS))
     assert runs_of(taken) == runs_of(study)
     elsewhere.close()
+
+
+def test_a_plan_whose_looks_go_beyond_its_seeds_is_gone_on_with(unverified: Database) -> None:
+    """As a stranger may have written it."""
+    (study,) = opened(unverified, "demo-rmsnorm")
+    plan_confirmation([study], seeds=SEEDS)
+    queue = verifications_of([study])
+    for run in queue.runs():
+        queue.note(run, run.plan | {"seeds": 20, "looks": [30, 60]})
+    verify_all([study], Alternating(AT_TWO_LOOKS))
+    assert plan_confirmation([study], seeds=SEEDS).new_runs > 0

@@ -8,7 +8,6 @@ import pytest
 
 from tuner.launch.request import DeviceChoice
 from tuner.launch.retune_agreement import (
-    CAP,
     MOST_TRIALS,
     Agreement,
     Searched,
@@ -17,7 +16,7 @@ from tuner.launch.retune_agreement import (
     search_request,
 )
 from tuner.launch.retune_request import RetuneRequest, Stage, Standing
-from tuner.spec.policy import Registered
+from tuner.spec.policy import CAP, Registered
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", devices=DeviceChoice(cpu=True))
 

@@ -165,6 +165,10 @@ def test_a_part_of_the_runs_looks_for_another_studys_level(
         return float((believed.mql.of(np.arange(0), new).mean - believed.of_default).mean())
 
     assert mean_mql(1.0) < mean_mql(0.0) - 0.003
+    for strange in (-math.inf, -700.0, 710.0, math.inf):  # a shared database may hold any number
+        monkeypatch.setattr(next_run, "FOR_ANOTHERS", 1.0)
+        decides = NextRun(SPACE, margin=MARGIN)
+        assert len(decides.place(known, np.random.default_rng(1), level=strange)) > 0
 
 
 def test_what_is_expected_beyond_a_limit_is_not_run_again() -> None:

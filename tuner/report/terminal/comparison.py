@@ -24,7 +24,7 @@ MORE = "Details: the same command with --details."
 def print_answer(report: Report) -> None:
     """What it comes to, and where the rest is."""
     console = make_console()
-    for each in (*report.answer.sentences, MORE):
+    for each in (*report.answer, MORE):
         console.print(each, soft_wrap=True)
 
 

@@ -77,7 +77,7 @@ def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, li
     missing = [f"{each}." for each in nothing_recommended(report)]
     cost = [f"{each}." for each in lines]
     read = [f"{each}." for each in report.notes if each in ABOUT_TEST_SPLIT]
-    answer = (ANSWER, report.answer.sentences)
+    answer = (ANSWER, list(report.answer))
     parts = [answer, *found, ("Nothing recommended", missing), (COST, cost), ("To read this", read)]
     return [(title, told) for title, told in parts if told]
 

@@ -26,7 +26,7 @@ from tuner.verdict.compare.registered import (
     registered_levels,
 )
 from tuner.verdict.compare.rows import Row, rows_of
-from tuner.verdict.compare.short_answer import ShortAnswer, short_answer
+from tuner.verdict.compare.short_answer import short_answer
 from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.picks import picks_of
@@ -204,7 +204,8 @@ class Report:
     task: str
     pick: str
     studies: tuple[StudySnapshot, ...]
-    answer: ShortAnswer
+    answer: tuple[str, ...]
+    """What it comes to, in sentences."""
     rows: tuple[Row, ...]
     answers: tuple[Answer, ...]
     volumes: tuple[Volume, ...]
@@ -234,7 +235,7 @@ class Report:
         plain = in_json(self, "task", "pick", "rows", "reference", "confirmed", "another_search")
         said = ("without_network", "notes", "resolution", "intervals", "fairness", "missing")
         return {
-            "answer": self.answer.as_dict(),
+            "answer": {"sentences": self.answer},
             **plain,
             "groups": [{"name": name, "studies": names} for name, names in groups],
             **in_json(self, comparisons="answers", hypervolume="volumes"),

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.between import AnotherSearch, Standing
@@ -18,47 +16,27 @@ from tuner.verdict.retune_cost import RetuneCost, costs, duration, gain_in_words
 ANSWER = "Answer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortAnswer:
-    """Sentences, each without a full stop, of 25 words at most."""
-
-    lines: tuple[str, ...]
-    """What to do, and what each variant comes to."""
-    sure: tuple[str, ...]
-    """How sure that is."""
-    cost: str
-
-    @property
-    def sentences(self) -> list[str]:
-        """All of it, as it is shown."""
-        sure = (f"How sure: {each}" for each in self.sure)
-        return [f"{each}." for each in (*self.lines, *sure, self.cost)]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"sentences": self.sentences}
-
-
 def short_answer(
     groups: Groups,
     names: Mapping[str, str],
     between: Sequence[Standing],
     another: Sequence[AnotherSearch],
-) -> ShortAnswer:
-    """Of groups of searches, the reference first, and what they are called."""
+) -> tuple[str, ...]:
+    """Sentences of 25 words at most: what to do, what each variant comes to, how sure that is, and
+    what it cost. Of groups of searches, the reference first, and what they are called.
+    """
     paid = costs(groups)
-    own = [_own(each, groups[each.group], names[each.group]) for each in paid]
     again = {each.group: each for each in another}
-    sure = [
+    said = [apart(each) for each in between]
+    said += [_own(each, groups[each.group], names[each.group]) for each in paid]
+    said += [
         _sure(each, again.get(each.group), names[each.group], alone=len(paid) == 1)
         for each in paid
         if each.confirmation is not None
     ]
     spent = sum(each.spent.total_s for each in paid)
-    return ShortAnswer(
-        lines=(*(apart(each) for each in between), *own),
-        sure=tuple(sure),
-        cost=f"Cost: {duration(spent)} of device time",
-    )
+    said.append(f"Cost: {duration(spent)} of device time")
+    return tuple(f"{each}." for each in said)
 
 
 def apart(standing: Standing) -> str:
@@ -74,7 +52,7 @@ def apart(standing: Standing) -> str:
             "more searches would tell"
         )
     (one, other), (all_one, all_other) = found.reached, found.searches
-    better, kept = (f"Take {a}, retuned", f"Keep {b}, retuned")
+    better, kept = f"Take {a}, retuned", f"Keep {b}, retuned"
     if found.ratio in (None, 0.0, math.inf):
         if found.low > 1:
             return (
@@ -109,7 +87,7 @@ def _own(paid: RetuneCost, studies: Sequence[StudySnapshot], name: str) -> str:
 
 def _sure(paid: RetuneCost, again: AnotherSearch | None, name: str, *, alone: bool) -> str:
     """Whether another search would say so."""
-    of = "" if alone else f"of {name} "
+    of = "How sure: " if alone else f"How sure: of {name} "
     said = f"{of}{paid.confirmed} of {paid.searches} searches agree"
     if paid.searches == 1:
         return f"{of}one search, confirmed on fresh seeds; another one may find something else"
