@@ -8,24 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import zipfile
+import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from fractions import Fraction
 from importlib import resources
+from itertools import accumulate, compress, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.config import ModelShapes, Objective
-from tuner.data import cache
 from tuner.data.series import Series, calendar_columns
-from tuner.data.source_kinds import FileSource
 from tuner.data.sources import in_order_of_splits, open_source
 from tuner.data.task import Task, shapes
-from tuner.errors import DataError, UsageError, unknown_name
+from tuner.errors import DataError, first_line, unknown_name
+from tuner.files.durable import replacing
+from tuner.files.environment import user_cache
+
+if TYPE_CHECKING:
+    from tuner.data.open_file import OpenFile
 
 # What is split, scaled and cut into windows as one: a series, or one of the files that together
 # are a series.
@@ -36,6 +44,7 @@ SMALLER_WINDOW = "a smaller input_size or horizon"
 """The remedy for rows that are too few."""
 
 Floats = npt.NDArray[np.float64]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +56,6 @@ class Piece:
     """Of the series it belongs to, from 0: all pieces of one have one scale."""
     splits: Mapping[str, slice]
     """Of the rows; a split that has none of them is not among them."""
-
-    @property
-    def ends(self) -> tuple[int, int, int]:
-        """How many rows there are up to the end of each split's part."""
-        parts = [self.splits.get(name, slice(0, 0)) for name in SPLITS]
-        train, val, test = (part.stop - part.start for part in parts)
-        return train, train + val, train + val + test
 
     @property
     def training(self) -> Floats:
@@ -72,28 +74,27 @@ def split_sizes(rows: int, split: Sequence[float]) -> tuple[int, int, int]:
     return train_end, val_end - train_end, rows - val_end
 
 
-def runs_of(task: Task) -> str | None:
-    """How the files of a task's one series are split; None where its series are no files."""
-    found: str | None = getattr(task.source, "runs", None)
-    return found
+def long_enough(task: Task, series: tuple[Series, ...]) -> tuple[Series, ...]:
+    """The series that have a window in each split, where the task leaves out the others; all of
+    them where none has.
+    """
+    if task.file.short_series == "refuse":
+        return series
+    enough = (_shortest(task, len(one.values)) >= task.window for one in series)
+    return tuple(compress(series, enough)) or series
 
 
-def names_of_series(task: Task, series: Sequence[Series]) -> tuple[str, ...]:
-    """One for all files of a pattern; else as they were read."""
-    return tuple(one.name for one in series) if runs_of(task) is None else (task.name,)
-
-
-def pieces_of(task: Task, series: tuple[Series, ...], label: str) -> list[Piece]:
+def pieces_of(task: Task, series: tuple[Series, ...]) -> list[Piece]:
     """The pieces of what was read, in the order in which their rows are kept.
 
     Raises:
         DataError: a piece too short for a window in each of its splits, or too few files.
     """
-    runs = runs_of(task)
-    if runs == "by_file":
-        return list(_dealt(task, in_order_of_splits(series), label))
+    runs = task.file.runs
     for one in series:
-        _check_length(task, one, label)
+        _check_length(task, one)
+    if runs == "by_file":
+        return list(_dealt(task, in_order_of_splits(series)))
     return [
         Piece(rows=one, number=0 if runs else number, splits=_by_time(task, len(one.values)))
         for number, one in enumerate(series)
@@ -101,56 +102,40 @@ def pieces_of(task: Task, series: tuple[Series, ...], label: str) -> list[Piece]
 
 
 def _by_time(task: Task, rows: int) -> dict[str, slice]:
-    found, first = {}, 0
-    for name, size in zip(SPLITS, split_sizes(rows, task.split), strict=True):
-        found[name] = slice(first, first + size)
-        first += size
-    return found
+    ends = [0, *accumulate(split_sizes(rows, task.split))]
+    return {name: slice(*each) for name, each in zip(SPLITS, pairwise(ends), strict=True)}
 
 
-def _dealt(task: Task, runs: Sequence[Series], label: str) -> Iterator[Piece]:
+def _dealt(task: Task, runs: Sequence[Series]) -> Iterator[Piece]:
     """Whole files, to training first."""
-    sizes = split_sizes(len(runs), task.split)
-    if min(sizes) < 1:
-        found = "1 file" if len(runs) == 1 else f"{len(runs)} files"
-        raise DataError(
-            f"{label}: the pattern finds {found}, and the {SPLITS[sizes.index(0)]} split "
-            f"of {list(task.split)} gets none of them; give more files, or cut each by time with "
-            'runs = "by_time" under [source]'
-        )
-    short = [one for one in runs if len(one.values) < task.window]
-    if short:
-        one = min(short, key=lambda run: run.name)
-        others = f", as have {len(short) - 1} more," if len(short) > 1 else ""
-        raise DataError(
-            f"{label}: file {one.name} has {len(one.values)} rows{others} and a window has "
-            f"input_size {task.input_size} + horizon {task.horizon} = {task.window}; leave such "
-            f"files out, or give {SMALLER_WINDOW}"
-        )
-    names = [name for name, size in zip(SPLITS, sizes, strict=True) for _ in range(size)]
-    for name, one in zip(names, runs, strict=True):
-        yield Piece(rows=one, number=0, splits={name: slice(0, len(one.values))})
+    for name, part in _by_time(task, len(runs)).items():
+        if part.start == part.stop:
+            raise DataError(
+                f"{task.file.path}: the pattern finds {len(runs)} files, and the {name} split gets "
+                'none; give more files, or cut each by time with runs = "by_time" under [source]'
+            )
+        for one in runs[part]:
+            yield Piece(rows=one, number=0, splits={name: slice(0, len(one.values))})
 
 
-def _check_length(task: Task, one: Series, label: str) -> None:
+def _shortest(task: Task, rows: int) -> int:
+    """The rows of the shortest split of so many; of a file that is dealt whole, all."""
+    return rows if task.file.runs == "by_file" else min(split_sizes(rows, task.split))
+
+
+def _check_length(task: Task, one: Series) -> None:
     rows, window = len(one.values), task.window
-    sizes = split_sizes(rows, task.split)
-    if min(sizes) >= window:
-        return
-    needed = rows
-    while min(split_sizes(needed, task.split)) < window:
+    needed, shortest = rows, _shortest(task, rows)
+    while _shortest(task, needed) < window:
         # The next count that could do: what the shortest split lacks, at least one row.
-        needed += max(1, window - min(split_sizes(needed, task.split)))
-    shortest = SPLITS[sizes.index(min(sizes))]
-    what = f"series {one.name!r}" if runs_of(task) is None else f"file {one.name}"
-    remedy = f"give more rows, or {SMALLER_WINDOW}"
-    if runs_of(task) is not None:
-        remedy += ', or deal whole files to the splits with runs = "by_file"'
-    raise DataError(
-        f"{label}: {what} has {rows} rows, needed are {needed}: every split must hold "
-        f"a window of input_size {task.input_size} + horizon {task.horizon} = {window} rows, and "
-        f"the {shortest} split has {min(sizes)}; {remedy}"
-    )
+        needed += max(1, window - _shortest(task, needed))
+    if needed > rows:
+        what = f"file {one.name}" if task.file.runs else f"series {one.name!r}"
+        raise DataError(
+            f"{task.file.path}: {what} has {rows} rows, needed are {needed}: each split must hold "
+            f"a window of input_size {task.input_size} + horizon {task.horizon} = {window} rows, "
+            f"and the shortest has {shortest}; give more rows, leave it out, or {SMALLER_WINDOW}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -180,7 +165,9 @@ class PreparedData:
     from one training row to the next, in original units; 1 where nothing changes. `data_hash` is
     the SHA-256 of the values, the timestamps and the task's definition: where the file lies, and
     how it was written, is no part of it.
-    `filled_rows` and `filled_cells` count what was made up, for each series.
+    `filled_rows` and `filled_cells` count what was made up, for each series. `training_rows` are
+    those that the scaling is of, and all there are; `training_ends` the first and the last of the
+    former, as times, or of an index as the numbers of rows.
     """
 
     task: Task
@@ -198,21 +185,24 @@ class PreparedData:
     data_hash: str
     filled_rows: tuple[int, ...] = ()
     filled_cells: tuple[int, ...] = ()
+    training_rows: tuple[int, ...] = ()
+    training_ends: tuple[str, ...] = ()
 
     def filled_notice(self) -> str | None:
         """How much of the data was made up, in a line; None where nothing was."""
         rows, cells = sum(self.filled_rows), sum(self.filled_cells)
-        if not rows and not cells:
-            return None
-        how = getattr(self.task.source, "fill", "forward")
-        return (
-            f"task {self.task.name}: {rows:,} missing rows and {cells:,} empty cells were filled "
-            f"({how}); the objective counts them as if they had been measured"
-        )
+        made_up = f"{rows:,} missing rows and {cells:,} empty cells were filled"
+        counted = f"({self.task.file.fill}); the objective counts them as if they had been measured"
+        return f"task {self.task.name}: {made_up} {counted}" if rows or cells else None
 
 
 def prepare(
-    task: Task, *, data_dir: Path | None = None, cache_dir: Path | None = None
+    task: Task,
+    *,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    file: OpenFile | None = None,
+    whole: bool = False,
 ) -> PreparedData:
     """Read, check, split and scale a task's data; the result is kept in `cache_dir`.
 
@@ -222,21 +212,52 @@ def prepare(
             path; one that lacks them is an error.
         cache_dir: where prepared data is kept, keyed by the content of the source files, the task
             and this code.
+        file: the task's, where it was opened before.
+        whole: the train split has all rows, and the scaling is theirs; the windows of the other
+            splits are among its own.
 
     Raises:
         DataError: data that is missing, unreadable, too short or otherwise unfit; one line with
             file, row and column.
         UsageError: `objective_series` names no series of the data.
     """
-    source = open_source(task, data_dir)
-    folder = cache.default_folder() if cache_dir is None else cache_dir
-    key = _cache_key(task, source.content_digest)
-    stored = cache.load(folder, key)
+    source = open_source(task, data_dir, file=file)
+    folder = user_cache() / "prepared" if cache_dir is None else cache_dir
+    key = _cache_key(task, source.content_digest) + "-whole" * whole
+    stored: dict[str, Any] | None = _kept(folder, key)
     if stored is None:
-        stored = _build(task, source.parse(), source.label)
-        cache.store(folder, key, stored)
-    splits = {name: PreparedSplit(**stored[name]) for name in SPLITS}
-    return PreparedData(task=task, shapes=shapes(task), **stored | splits)
+        stored = _build(task, source.parse(), whole=whole)
+        _keep(folder, key, stored)
+    parts: dict[str, Any] = {"data_hash": str(stored.pop("data_hash"))}
+    for name in SPLITS:
+        mine = {each.name: stored.pop(f"{name}.{each.name}") for each in fields(PreparedSplit)}
+        parts[name] = PreparedSplit(**mine)
+    for name in ("series", "filled_rows", "filled_cells", "training_rows", "training_ends"):
+        parts[name] = tuple(stored.pop(name).tolist())
+    return PreparedData(task=task, shapes=shapes(task), **parts, **stored)
+
+
+def _kept(folder: Path, key: str) -> dict[str, npt.NDArray[Any]] | None:
+    """The arrays that were stored under `key`; None where there are none, or they are damaged."""
+    path = folder / f"{key}.npz"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        _log.warning("%s is damaged; preparing the data again (%s)", path, first_line(error))
+        return None
+
+
+def _keep(folder: Path, key: str, arrays: Mapping[str, Any]) -> None:
+    """Store arrays under `key` in one step; a folder that cannot be written to is a warning."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / f"{key}.npz", mode=0o600) as file:
+            np.savez(file, **arrays)
+    except OSError as error:
+        _log.warning("prepared data is not kept: cannot write to %s (%s)", folder, error.strerror)
 
 
 def window_starts(rows: int, window: int, stride: int) -> npt.NDArray[np.int64]:
@@ -256,58 +277,74 @@ def data_hash(task: Task, series: Sequence[Series]) -> str:
     return together.hexdigest()
 
 
-def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
-    """All of `PreparedData` that the task alone does not say, as plain arrays for the cache."""
-    names = names_of_series(task, series)
+def _build(task: Task, series: Sequence[Series], *, whole: bool) -> dict[str, npt.NDArray[Any]]:
+    """All of `PreparedData` that the task alone does not say, as plain arrays for the cache: of a
+    split, one row after the other.
+    """
+    series = long_enough(task, tuple(series))
+    names = (task.name,) if task.file.runs else tuple(one.name for one in series)
     if task.objective_series is not None and task.objective_series not in names:
         raise unknown_name("objective_series", task.objective_series, names)
-    pieces = pieces_of(task, tuple(series), label)
+    pieces = pieces_of(task, tuple(series))
+    if whole:
+        for place, each in enumerate(pieces):
+            everything = {"train": slice(0, len(each.rows.values))}
+            pieces[place] = replace(each, splits={**each.splits, **everything})
     n_targets, n_past = len(task.target_columns), len(task.past_covariates)
     mine = [[piece for piece in pieces if piece.number == n] for n in range(len(names))]
     scalings = [_fit_scaling(np.concatenate([each.training for each in own])) for own in mine]
-    collected: dict[str, list[dict[str, npt.NDArray[Any]]]] = {name: [] for name in SPLITS}
+    parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
+    kept = dict.fromkeys(SPLITS, 0)
     for piece in pieces:
         one, number = piece.rows, piece.number
-        scaled = _apply_scaling(task, one, *scalings[number], label)
-        calendar = calendar_columns(clock_of(one), task.calendar)
+        _refuse_beyond_bounds(task, one)
+        scaled = _apply_scaling(task, one, *scalings[number])
+        calendar = calendar_columns(clock_of(one), task.calendar).astype(np.float32)
         known = np.hstack([scaled[:, n_targets + n_past :], calendar])
         for name, rows in piece.splits.items():
             stride = task.horizon if name == "test" else 1
             starts = window_starts(rows.stop - rows.start, task.window, stride)
-            collected[name].append(
-                {
-                    "targets": scaled[rows, :n_targets].astype(np.float32),
-                    "past": scaled[rows, n_targets : n_targets + n_past].astype(np.float32),
-                    "future": known[rows].astype(np.float32),
-                    "starts": starts,
-                    "series_index": np.full(len(starts), number, dtype=np.int64),
-                }
-            )
+            parts[f"{name}.targets"].append(scaled[rows, :n_targets])
+            parts[f"{name}.past"].append(scaled[rows, n_targets : n_targets + n_past])
+            parts[f"{name}.future"].append(known[rows])
+            parts[f"{name}.starts"].append(starts + kept[name])
+            parts[f"{name}.series_index"].append(np.full(len(starts), number, dtype=np.int64))
+            kept[name] += rows.stop - rows.start
     minimum, scale = (np.stack(each) for each in zip(*scalings, strict=True))
+    changes = [mean_change(*(each.training[:, :n_targets] for each in own)) for own in mine]
     return {
-        **{name: _concatenate(parts) for name, parts in collected.items()},
-        "series": names,
+        **{name: np.concatenate(arrays) for name, arrays in parts.items()},
+        "series": np.array(names),
         "static": np.arange(len(names), dtype=np.float32)[:, None][:, : int(task.static_id)],
         "minimum": minimum[:, :n_targets],
         "scale": scale[:, :n_targets],
         "covariate_minimum": minimum[:, n_targets:],
         "covariate_scale": scale[:, n_targets:],
-        "change": np.stack(
-            [mean_change(*(p.training[:, :n_targets] for p in own)) for own in mine]
-        ),
-        "data_hash": data_hash(task, series),
-        "filled_rows": tuple(sum(p.rows.filled_rows for p in own) for own in mine),
-        "filled_cells": tuple(sum(p.rows.filled_cells for p in own) for own in mine),
+        "change": np.stack(changes),
+        "data_hash": np.array(data_hash(task, series)),
+        "filled_rows": np.array([sum(p.rows.filled_rows for p in own) for own in mine]),
+        "filled_cells": np.array([sum(p.rows.filled_cells for p in own) for own in mine]),
+        "training_rows": np.array([kept["train"], sum(len(p.rows.values) for p in pieces)]),
+        "training_ends": np.array(_training_ends(task, pieces)),
     }
 
 
-def _concatenate(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """All series' rows one after the other, with window starts where the rows now begin."""
-    offset = 0
-    for part in parts:
-        part["starts"] = part["starts"] + offset
-        offset += len(part["targets"])
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def _training_ends(task: Task, pieces: Sequence[Piece]) -> list[str]:
+    parts = [(each.rows.timestamps, each.splits.get("train", slice(0, 0))) for each in pieces]
+    if task.file.index:
+        return [str(min(part.start for _, part in parts)), str(max(p.stop for _, p in parts) - 1)]
+    times = np.concatenate([stamps[part] for stamps, part in parts])
+    ends = np.datetime_as_string([times.min(), times.max()], "s").tolist()
+    return [end.replace("T", " ") for end in ends]
+
+
+def _refuse_beyond_bounds(task: Task, one: Series) -> None:
+    targets = one.values[:, : len(task.target_columns)]
+    low, high = task.limits
+    for column in np.flatnonzero(((targets < low) | (targets > high)).any(axis=0))[:1]:
+        where = f"{task.file.path}: series {one.name!r}, column {task.target_columns[column]!r}"
+        ends = f"{targets[:, column].min():g} to {targets[:, column].max():g}"
+        raise DataError(f"{where}: has values from {ends}, beyond its bounds; correct either")
 
 
 def mean_change(*train: Floats) -> Floats:
@@ -328,17 +365,17 @@ def _fit_scaling(train: Floats) -> tuple[Floats, Floats]:
     return minimum, np.where(scale > 0, scale, 1.0)
 
 
-def _apply_scaling(task: Task, one: Series, minimum: Floats, scale: Floats, label: str) -> Floats:
+def _apply_scaling(
+    task: Task, one: Series, minimum: Floats, scale: Floats
+) -> npt.NDArray[np.float32]:
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = (one.values - minimum) / scale
-        unfit = ~np.isfinite(scaled.astype(np.float32)).all(axis=0)
+        scaled = ((one.values - minimum) / scale).astype(np.float32)
+    unfit = ~np.isfinite(scaled).all(axis=0)
     if unfit.any():
         column = task.columns[int(np.flatnonzero(unfit)[0])]
-        raise DataError(
-            f"{label}: series {one.name!r}, column {column!r}: the values are too large for 32-bit "
-            "numbers once scaled by the range of the training rows; rescale the column"
-        )
-    return np.asarray(scaled, dtype=np.float64)
+        where = f"{task.file.path}: series {one.name!r}, column {column!r}"
+        raise DataError(f"{where}: the values are too large for 32-bit numbers; rescale the column")
+    return scaled
 
 
 def _cache_key(task: Task, content_digest: str) -> str:
@@ -355,50 +392,7 @@ def _canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-# What a task's data is, in figures: rows, times, windows, what was made up, and how much each
-# column weighs in the objective.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DataFacts:
-    """The facts, and the data that they are of."""
-
-    prepared: PreparedData
-    series: tuple[Series, ...]
-    """As they were read; those of a pattern are its files."""
-    dated: bool
-    """Whether their times are of a calendar: those of an index that nobody dated are not."""
-    windows: dict[str, int]
-    constant: tuple[str, ...]
-    """Columns that do not change in the training rows; of several series, `SERIES: COLUMN`."""
-    shares: dict[str, float]
-    """Of each target in the objective; empty where nothing changes."""
-
-    @property
-    def rows(self) -> int:
-        """Of all series together."""
-        return sum(len(each.values) for each in self.series)
-
-
-def facts_of(task: Task, *, data_dir: Path | None = None) -> DataFacts:
-    """Read and prepare a task's data, and look at it.
-
-    Raises:
-        DataError: as `tuner.data.prepare.prepare`.
-    """
-    prepared = prepare(task, data_dir=data_dir)
-    raw = open_source(task, data_dir).parse()
-    dated = not (
-        isinstance(task.source, FileSource) and task.source.index and not task.source.start
-    )
-    return DataFacts(
-        prepared=prepared,
-        series=raw,
-        dated=dated,
-        windows={name: len(getattr(prepared, name).starts) for name in SPLITS},
-        constant=_constant(task, raw),
-        shares=objective_shares(task, raw),
-    )
+# How much each column weighs in the objective, and which ones do not change.
 
 
 def objective_shares(task: Task, series: tuple[Series, ...]) -> dict[str, float]:
@@ -432,21 +426,20 @@ def clock_of(one: Series) -> npt.NDArray[np.datetime64]:
 
 def _training(task: Task, one: Series) -> npt.NDArray[np.float64]:
     """The training rows of a series, or of a file; of files that are dealt whole, all rows."""
-    if runs_of(task) == "by_file":
-        return one.values
-    return one.values[: split_sizes(len(one.values), task.split)[0]]
+    whole = task.file.runs == "by_file"
+    return one.values if whole else one.values[_by_time(task, len(one.values))["train"]]
 
 
-def _constant(task: Task, series: tuple[Series, ...]) -> tuple[str, ...]:
-    columns = task.columns
+def constant_columns(task: Task, series: tuple[Series, ...]) -> tuple[str, ...]:
+    """Those that do not change in the training rows; of several series, `SERIES: COLUMN`."""
     found = []
     rows_of = {one.name: _training(task, one) for one in series}
-    if runs_of(task) is not None:  # a column that is constant in each file may tell them apart
+    if task.file.runs:  # a column that is constant in each file may tell them apart
         rows_of = {task.name: np.concatenate(list(rows_of.values()))}
     for owner, rows in rows_of.items():
-        for position in np.flatnonzero(rows.min(axis=0) == rows.max(axis=0)):
-            name = columns[int(position)]
-            found.append(name if len(rows_of) == 1 else f"{owner}: {name}")
+        of = "" if len(rows_of) == 1 else f"{owner}: "
+        constant = rows.min(axis=0) == rows.max(axis=0)
+        found += [f"{of}{name}" for name in compress(task.columns, constant)]
     return tuple(found)
 
 
@@ -491,7 +484,7 @@ def blocks_of(starts: Integers, series_index: Integers, horizon: int) -> Integer
     found = np.zeros(len(starts), dtype=np.int64)
     for series in np.unique(series_index):
         places = np.flatnonzero(series_index == series)
-        first = _first_of_last_block(len(places))
+        first = len(places) * (BLOCKS - 1) // BLOCKS
         found[places[first:]] = BLOCKS
         # All windows have the same history, so their forecasts are as far apart as they are.
         before = places[:first]
@@ -499,37 +492,3 @@ def blocks_of(starts: Integers, series_index: Integers, horizon: int) -> Integer
         for number, part in enumerate(np.array_split(apart, BLOCKS - 1), start=1):
             found[part] = number
     return found
-
-
-def check_blocks(prepared: PreparedData) -> None:
-    """Whether the test split of each series can be cut.
-
-    Raises:
-        UsageError: it has too few windows.
-    """
-    split, horizon = prepared.test, prepared.task.horizon
-    blocks = blocks_of(split.starts, split.series_index, horizon)
-    for number, name in enumerate(prepared.series):
-        mine = split.series_index == number
-        if set(range(1, BLOCKS + 1)) <= set(blocks[mine].tolist()):
-            continue
-        starts = split.starts[mine]
-        stride = int(starts[1] - starts[0]) if len(starts) > 1 else horizon
-        raise UsageError(
-            f"--mql-split origins: series {name!r} has {len(starts)} test windows, expected at "
-            f"least {least_windows(horizon, stride)} to cut into {BLOCKS} blocks; give more rows "
-            "or a larger test split, or choose --mql-split val"
-        )
-
-
-def least_windows(horizon: int, stride: int) -> int:
-    """How many windows a series must have, that lie `stride` rows apart."""
-    reaching = -(-horizon // stride) - 1
-    windows = BLOCKS
-    while _first_of_last_block(windows) - reaching < BLOCKS - 1:
-        windows += 1
-    return windows
-
-
-def _first_of_last_block(windows: int) -> int:
-    return windows * (BLOCKS - 1) // BLOCKS

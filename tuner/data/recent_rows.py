@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +14,43 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tuner.data.prepare import runs_of
+from tuner.data.calendars import DAY, Times, grid, place_of_most, step_of, within_a_day
+from tuner.data.dialect import Floats, as_numbers, dialect_of
+from tuner.data.open_file import STANDARD_INPUT, is_parquet, open_frame, opened, read_bytes
+from tuner.data.prepare import long_enough
 from tuner.data.series import Series, calendar_columns
-from tuner.data.source_kinds import EtthSource, FileSource
+from tuner.data.source_kinds import CsvSource, FileSource, ParquetSource, listed
 from tuner.data.sources import open_source
-from tuner.data.task import Task, load_task
-from tuner.data.times import TimeColumn, Times, counted_times, to_local, to_utc
+from tuner.data.table import Table, joined_ids, joined_times, table_of
+from tuner.data.task import NAME, Task, load_task
+from tuner.data.times import UNIX, TimeColumn, counted_times, read_form, to_local
 from tuner.display.text import in_csv
-from tuner.errors import DataError, TunerError, UsageError, first_line, unknown_name
-from tuner.files.durable import open_plain, put
+from tuner.errors import DataError, TunerError, UsageError, unknown_name
+from tuner.files.durable import put
 
-Floats = npt.NDArray[np.float64]
-SERIES = "series"
-"""The id column of built-in tasks, whose sources have none."""
-
+_log = logging.getLogger(__name__)
 
 ROW = "row"
 """The time column of an index: the number of a row, 0 for the first one of the task's file."""
-
-
-def is_counted(task: Task) -> bool:
-    """Whether the rows of a task's file have numbers in place of times."""
-    return isinstance(task.source, FileSource) and task.source.index
+TABLE = "the table"
 
 
 def time_column(task: Task) -> str:
-    """The column that holds a task's timestamps, or the numbers of its rows."""
-    if isinstance(task.source, FileSource):
-        return task.source.time_column or ROW
-    return "date" if isinstance(task.source, EtthSource) else "ds"
+    """The column that holds a task's timestamps, or the numbers of its rows. Of several columns,
+    their names with blanks between, in which forecasts have the whole time.
+    """
+    return " ".join(listed(task.file.time_column)) or ROW
 
 
 def id_column(task: Task) -> str:
-    """The column that names a row's series."""
-    return (task.source.id_column if isinstance(task.source, FileSource) else None) or SERIES
+    """The column that names a row's series; of several, their names with slashes between."""
+    return "/".join(listed(task.file.id_column)) or NAME
+
+
+def key_columns(task: Task) -> tuple[str, ...]:
+    """Those that hold times and names: they are read as texts."""
+    several = (*listed(task.file.time_column), *listed(task.file.id_column))
+    return tuple(dict.fromkeys((time_column(task), id_column(task), *several)))
 
 
 def timestamp(text: str | pd.Timestamp) -> pd.Timestamp:
@@ -67,38 +71,14 @@ def step_named(task: Task, text: str | pd.Timestamp) -> pd.Timestamp | int:
     Raises:
         UsageError: it is none.
     """
-    if not is_counted(task):
+    if not task.file.index:
         return timestamp(text)
     if not str(text).isdecimal():
         raise UsageError(f"{str(text)!r} is no number of a row; expected e.g. 7000")
     return int(str(text))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Observed:
-    """What is known of one series' targets: times (R,), or numbers of rows, and values (R, C), NaN
-    where empty.
-    """
-
-    times: pd.Index
-    values: Floats
-
-
-def observed(task: Task, names: Sequence[str], frame: pd.DataFrame) -> Mapping[str, Observed]:
-    """The targets of each series in a table as `last_windows` takes it.
-
-    Raises:
-        UsageError: series that the network does not know.
-        DataError: a column that is missing, or a cell that cannot be read.
-    """
-    refuse_missing_columns(task, frame)
-    return {
-        name: Observed(
-            times=times_of(task, name, rows),
-            values=numbers_of(task, name, rows)[:, : len(task.target_columns)],
-        )
-        for name, rows in by_series(task, names, frame).items()
-    }
+# A table's rows by series, read as those of the training's file.
 
 
 def rows_of(
@@ -110,10 +90,8 @@ def rows_of(
     Raises:
         UsageError: series that the network does not know, or that the table does not have.
     """
-    for name in wanted:
-        if name not in names:
-            raise unknown_name("series", name, names, more="; the network was trained on these")
-    column = id_column(task)
+    _refuse_unknown(wanted, names)
+    column, frame = id_column(task), _named(task, frame)
     if column not in frame.columns:
         return frame.assign(**{column: wanted[0]}) if len(wanted) == 1 else frame
     there = frame[column].astype(str)
@@ -123,131 +101,96 @@ def rows_of(
     return frame[there.isin(list(wanted))]
 
 
-def refuse_missing_columns(task: Task, frame: pd.DataFrame) -> None:
-    """Raises UsageError where it is no table, and DataError where a column is missing that holds
-    times or numbers, or one is there twice.
+def _refuse_unknown(wanted: Iterable[str], names: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in names:
+            raise unknown_name("series", name, names, more="; the network was trained on these")
+
+
+def _named(task: Task, frame: pd.DataFrame) -> pd.DataFrame:
+    """With the one column of names, where they stand in several."""
+    column, ids = id_column(task), listed(task.file.id_column)
+    if column in frame.columns or not ids or not set(ids) <= set(frame.columns):
+        return frame
+    return frame.assign(**{column: joined_ids([frame[each] for each in ids])})
+
+
+def observed(task: Task, names: Sequence[str], frame: pd.DataFrame) -> Mapping[str, Table]:
+    """The rows of each series in a table as `last_windows` takes it: their times, (R,), in UTC
+    where the task has a time zone, or the cells have an offset and a step is shorter than a day; of
+    an index, the numbers of the rows. All are the one series' where the network knows but one and
+    no column names any.
+
+    Raises:
+        UsageError: no table, or series that the network does not know.
+        DataError: a column that is missing, or a cell that cannot be read.
     """
     if not isinstance(frame, pd.DataFrame):
         kind = type(frame).__name__
+        raise UsageError(f"{TABLE}: a DataFrame of pandas is expected, got a value of type {kind}")
+    column, frame = id_column(task), _named(task, frame)
+    if column not in frame.columns and len(names) > 1:
+        known = ", ".join(names)
         raise UsageError(
-            f"the table: a DataFrame of pandas is expected, got a value of type {kind}"
+            f"{TABLE} lacks a column {column!r}: add a column that holds one of: {known}"
         )
-    if (twice := frame.columns[frame.columns.duplicated()]).size:
-        raise DataError(f"the table has two columns {str(twice[0])!r}; leave one of them out")
-    columns = list(task.columns)
-    needed = columns if is_counted(task) else [time_column(task), *columns]
-    for column in needed:
-        if column not in frame.columns:
-            there = ", ".join(map(repr, map(str, frame.columns)))
-            raise DataError(f"the table has no column {column!r}; there are: {there}")
-
-
-def by_series(task: Task, names: Sequence[str], frame: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
-    """The rows of each series; all are the one series' where the network knows but one and no
-    column names any.
-
-    Raises:
-        UsageError: series that the network does not know.
-        DataError: no rows, or rows of no series.
-    """
-    column = id_column(task)
-    if column not in frame.columns:
-        if len(names) == 1:
-            return {names[0]: frame}
-        raise UsageError(
-            "the table does not say which series its rows belong to; "
-            f"add a column {column!r} that holds one of: {', '.join(names)}"
-        )
-    if (nameless := int(frame[column].isna().sum())) > 0:
-        raise DataError(
-            f"column {column!r} is empty in {nameless} rows; name the series of each row"
-        )
-    groups = frame.groupby(column, sort=False, observed=True)
-    found = {str(name): rows for name, rows in groups}
-    for name in found:
-        if name not in names:
-            raise unknown_name("series", name, names, more="; the network was trained on these")
-    if not found:
-        raise DataError("the table has no rows")
+    if not len(frame):
+        raise DataError(f"{TABLE} has no rows")
+    changes: dict[str, Any] = {"id_column": column if column in frame.columns else None}
+    if time_column(task) in frame.columns and not task.file.index:
+        changes["time_column"] = time_column(task)
+    source = task.file.model_copy(update=changes)
+    file = open_frame(frame, TABLE)
+    times = list(listed(source.time_column))
+    if times and source.time_format is not None:  # written by somebody else, in ISO 8601
+        first = joined_times([cells.iloc[:1] for _, cells in file.columns(times, times)])
+        if read_form(first, source.time_format).times.isna()[0]:
+            source = source.model_copy(update={"time_format": None})
+    where = TimeColumn(source=source, frequency=task.frequency, file=TABLE)
+    whole = table_of(file, where, task)
+    if whole.dated and within_a_day(task.frequency):
+        _tell_zones_apart(task, whole, where)
+    found = {}
+    for name, table in whole.by_series(where).items():
+        if name is not None:
+            _refuse_unknown([name], names)
+        numbers = _numbers_of_rows(task, frame, table) if task.file.index else table.times
+        found[name or names[0]] = replace(table, times=numbers)
     return found
 
 
-def numbers_of(task: Task, name: str, rows: pd.DataFrame) -> Floats:
-    """(R, C + P + F): targets, past and future covariates of one series; NaN where a cell is empty.
-
-    Raises:
-        DataError: a cell that is no number.
+def _tell_zones_apart(task: Task, table: Table, where: TimeColumn) -> None:
+    """Times with offsets are refused where the training's had none, and it is told where their
+    clocks are not the training's.
     """
-    columns = list(task.columns)
-    for column in columns:
-        cells = rows[column]
-        # NumPy would make floats of these.
-        if getattr(cells.dtype, "categories", cells).dtype.kind in "mMc":
-            raise DataError(
-                f"series {name!r}: column {column!r} holds {cells.dtype}, expected numbers; name "
-                "another column, or convert it"
-            )
-    try:
-        return rows[columns].to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"series {name!r}: a cell of {', '.join(columns)} is no number ({first_line(error)})"
-        ) from None
-
-
-def times_of(task: Task, name: str, rows: pd.DataFrame) -> pd.Index:
-    """The times of one series' rows, (R,), without a zone: in UTC where the task has a time zone,
-    or the cells have an offset. Of an index, the numbers of the rows; where no column says them,
-    the first one given is row 0.
-
-    Raises:
-        DataError: a cell that is no time, or no number of a row.
-    """
-    if is_counted(task):
-        return _numbers_of_rows(task, name, rows)
-    zone = task.source.timezone if isinstance(task.source, FileSource) else None
-    cells = rows[time_column(task)]
-    try:
-        form = None if pd.api.types.is_datetime64_any_dtype(cells) else "ISO8601"
-        if zone is None:
-            return pd.DatetimeIndex(pd.to_datetime(cells, format=form, utc=True)).tz_localize(None)
-        local = pd.DatetimeIndex(pd.to_datetime(cells, format=form))
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"series {name!r}: {time_column(task)!r} holds no timestamps ({first_line(error)})"
-        ) from None
-    if local.tz is not None:
-        return local.tz_convert("UTC").tz_localize(None)
-    where = TimeColumn(
-        file=f"series {name!r}", column=time_column(task), time_format=None, wide=True, zone=zone
-    )
-    numbers = range(1, len(local) + 1)
-    return pd.DatetimeIndex(to_utc(local.to_numpy().astype("datetime64[us]"), numbers, zone, where))
-
-
-def _numbers_of_rows(task: Task, name: str, rows: pd.DataFrame) -> pd.Index:
-    if ROW not in rows.columns:
-        if task.calendar:
-            raise DataError(
-                f"series {name!r}: the table has no column {ROW!r}; the calendar needs the number "
-                "of each row, 0 for the first one of the task's file"
-            )
-        return pd.RangeIndex(len(rows))
-    numbers = pd.to_numeric(rows[ROW], errors="coerce").to_numpy(np.float64)
-    if not len(numbers) or not (numbers == numbers[0] + np.arange(len(numbers))).all():
-        raise DataError(
-            f"series {name!r}: column {ROW!r} does not count its rows; give them oldest first, "
-            "without gaps"
+    form, zone = task.file.time_format or "", where.source.timezone
+    if zone is None and form not in UNIX and not form.endswith(("%z", "%Z")):
+        raise UsageError(
+            f"{TABLE}: {where.column!r} has times with an offset from UTC, expected are times "
+            "without one, as the task names no timezone; write them as the training's file has them"
         )
-    return pd.Index(numbers.astype(np.int64))
+    if zone is None or form in UNIX or table.times is None:
+        return
+    if not np.array_equal(to_local(table.times, zone), np.asarray(table.clock)):
+        _log.warning("%s: times have another offset than %s, and are converted", TABLE, zone)
+
+
+def _numbers_of_rows(task: Task, frame: pd.DataFrame, table: Table) -> npt.NDArray[np.int64]:
+    """Where no column says them, the first one given is row 0."""
+    if ROW not in frame.columns:
+        if task.calendar:
+            raise DataError(f"{TABLE} has no column {ROW!r}; the calendar needs each row's number")
+        return np.arange(len(table.places))
+    numbers, _ = as_numbers(frame[ROW].iloc[table.places])
+    if not (numbers == numbers[0] + np.arange(len(numbers))).all():
+        raise DataError(f"{TABLE}: {ROW!r} does not count the rows of a series, oldest first")
+    return numbers.astype(np.int64)
 
 
 # Tables as files: rows to forecast from, and forecasts. CSV or Parquet, by the name's ending.
 
 
 CSV, PARQUET = ".csv", ".parquet"
-EMPTY_CELLS = ["", "NA", "NaN", "nan", "null"]
-"""What a number's cell holds where there is none."""
 
 
 def check_frame_kind(path: Path) -> None:
@@ -258,40 +201,50 @@ def check_frame_kind(path: Path) -> None:
         UsageError: it ends otherwise.
         TunerError: pyarrow is missing.
     """
-    if path.suffix.lower() not in (CSV, PARQUET):
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if ending not in (CSV, PARQUET):
         raise UsageError(f"{path}: a table is {CSV} or {PARQUET}; end the name with one of them")
-    if path.suffix.lower() == PARQUET and importlib.util.find_spec("pyarrow") is None:
-        raise TunerError(
-            f"{path}: Parquet needs pyarrow: pip install 'tuner[parquet]' (or use {CSV})"
-        )
+    if ending == PARQUET and importlib.util.find_spec("pyarrow") is None:
+        raise TunerError(f"{path}: Parquet needs pyarrow: pip install 'tuner[parquet]'")
 
 
-def read_frame(
-    path: Path, *, texts: Sequence[str], separator: str = ",", decimal: str = "."
-) -> pd.DataFrame:
+def read_frame(path: Path, texts: Sequence[str], written: CsvSource | None = None) -> pd.DataFrame:
     """The table in a file, its columns' names stripped of blanks.
 
     Args:
-        path: a .csv or .parquet.
+        path: a .csv or .parquet, or a minus for standard input.
         texts: columns of a CSV that are read as texts; others are numbers where they can be.
-        separator: between cells of a CSV.
-        decimal: of numbers in a CSV.
+        written: the dialect to read a CSV in. Where it does not give the columns of `texts`, or
+            there is none, the file's own one is found out.
 
     Raises:
-        UsageError: no such file, or a name that ends otherwise.
-        DataError: it cannot be read as what its name says.
+        UsageError: a name that ends otherwise.
+        DataError: no such file, or it cannot be read as what its name says.
     """
-    check_frame_kind(path)
+    if path != STANDARD_INPUT:
+        check_frame_kind(path)
+    content = read_bytes(path, remedy="name a table with recent rows")
+    source: FileSource = ParquetSource(kind="parquet", path=path)
+    if not is_parquet(content, path):
+        known = written and written.model_copy(update={"path": path})
+        fits = known and _gives(content, known, texts)
+        source = known if known and fits else dialect_of(content, path).source
+    file = opened(content, source)
+    found = {}
+    for name, cells in file.columns(file.names, [name for name in file.names if name in texts]):
+        found[name] = cells.reset_index(drop=True)
+        if name not in texts and cells.dtype.kind not in "biufM":
+            numbers, bad = as_numbers(cells, *source.marks)
+            found[name] = pd.Series(numbers) if bad is None else cells
+    return pd.DataFrame(found)
+
+
+def _gives(content: bytes, source: CsvSource, texts: Sequence[str]) -> bool:
+    """Whether a dialect gives any of the columns."""
     try:
-        with open_plain(path) as file:
-            content = file.read()
-    except FileNotFoundError:
-        raise UsageError(f"{path}: no such file; expected a table with recent rows") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    if path.suffix.lower() == PARQUET:
-        return _read_parquet(path, content)
-    return _read_csv(path, content, texts, separator, decimal)
+        return not set(texts).isdisjoint(opened(content, source).names)
+    except DataError:
+        return False
 
 
 def as_csv(frame: pd.DataFrame) -> str:
@@ -318,185 +271,111 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
         raise TunerError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _read_parquet(path: Path, content: bytes) -> pd.DataFrame:
-    import pyarrow as pa
-
-    try:
-        return pd.read_parquet(io.BytesIO(content), engine="pyarrow").rename(
-            columns=lambda name: str(name).strip()
-        )
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({first_line(error)})") from None
-
-
-def _read_csv(
-    path: Path, content: bytes, texts: Sequence[str], separator: str, decimal: str
-) -> pd.DataFrame:
-    def read(**options: Any) -> pd.DataFrame:
-        source = io.BytesIO(content)
-        found: pd.DataFrame = pd.read_csv(source, sep=separator, encoding="utf-8-sig", **options)
-        return found
-
-    try:
-        header = read(nrows=0)
-        _check_separator(path, list(map(str, header.columns)))
-        # As the names stand in the first line: pandas renames what is there twice.
-        first = read(header=None, nrows=1, dtype=str, keep_default_na=False)
-        _refuse_twice(path, [str(name).strip() for name in first.iloc[0]])
-        kept = [name for name in header.columns if str(name).strip() in texts]
-        return read(
-            decimal=decimal,
-            dtype=dict.fromkeys(kept, str),
-            keep_default_na=False,
-            na_values={name: EMPTY_CELLS if name not in kept else [""] for name in header.columns},
-        ).rename(columns=lambda name: str(name).strip())
-    except ValueError as error:  # of pandas, too; it holds what cannot be decoded
-        raise DataError(f"{path}: cannot be read as CSV ({first_line(error)})") from None
-
-
-def _refuse_twice(path: Path, names: Sequence[str]) -> None:
-    for name in names:
-        if name and names.count(name) > 1:
-            raise DataError(f"{path}: has two columns {name!r}; leave one of them out")
-
-
-def _check_separator(path: Path, columns: Sequence[str]) -> None:
-    if len(columns) > 1:
-        return
-    for other in (";", "\t", "|", ","):
-        if other in columns[0]:
-            shown = "tab" if other == "\t" else repr(other)
-            raise DataError(f"{path}: its cells look separated by {shown}; say so with --separator")
-
-
 # The rows of a task's own file as a table: read in the file's dialect, its gaps and clocks dealt
 # with as the task says.
 
 
-def rows_of_task(path: Path, data_dir: Path | None = None) -> pd.DataFrame:
-    """What the file of a task holds, one row for each series and time, oldest first.
+def rows_of_task(
+    path: Path, data_dir: Path | None = None, *, held_back: bool = False
+) -> tuple[pd.DataFrame, int]:
+    """What the file of a task holds, one row for each series and time, oldest first; and how many
+    rows at the end had to be held back.
 
     Args:
         path: the task file, or the name of a built-in task.
         data_dir: where its data lies, if not where the task says.
+        held_back: where columns must be known ahead, and the file has no rows in which only they
+            are, its last rows are taken for such: their targets are left out.
 
     Raises:
         UsageError: no such task, or one of many files.
         DataError: data that is missing or unfit.
     """
     task = load_task(str(path))
-    if runs_of(task) is not None:
-        raise UsageError(
-            f"{path}: task {task.name!r} has many files, and a forecast begins at the end of one; "
-            "name that file in place of the task"
-        )
-    series = open_source(task, data_dir).parse()
-    return pd.concat([_rows(task, one, named=len(series) > 1) for one in series])
+    if task.file.runs is not None:
+        raise UsageError(f"{path}: has many files, a forecast begins at the end of one; name it")
+    series = long_enough(task, open_source(task, data_dir).parse())
+    wanted = task.horizon if held_back and task.future_covariates else 0
+    parts = [_rows(task, one, ahead=wanted) for one in series]
+    return pd.concat([frame for frame, _ in parts]), max(back for _, back in parts)
 
 
-def _rows(task: Task, one: Series, *, named: bool) -> pd.DataFrame:
-    columns = list(task.columns)
-    frame = pd.DataFrame(one.values, columns=columns)
-    if is_counted(task):
+def _rows(task: Task, one: Series, *, ahead: int) -> tuple[pd.DataFrame, int]:
+    parts = [one] if one.ahead is None else [one, one.ahead]
+    values = np.concatenate([each.values for each in parts])
+    times = np.concatenate([each.timestamps for each in parts])
+    measured, known = len(one.values), len(task.columns) - len(task.future_covariates)
+    back = max(0, ahead - (len(values) - measured))
+    values[measured - back : measured, :known] = np.nan
+    frame = pd.DataFrame(values, columns=list(task.columns))
+    if task.file.index:
         frame.insert(0, ROW, np.arange(len(frame)))
     else:
-        times = pd.DatetimeIndex(one.timestamps)
-        zoned = isinstance(task.source, FileSource) and task.source.timezone is not None
-        frame.insert(0, time_column(task), times.tz_localize("UTC") if zoned else times)
-    if named or (isinstance(task.source, FileSource) and task.source.id_column):
+        index = pd.DatetimeIndex(times)
+        if task.file.timezone is not None:
+            index = index.tz_localize("UTC").tz_convert(task.file.timezone)
+        frame.insert(0, time_column(task), index)
+    if task.file.id_column is not None:
         frame.insert(0, id_column(task), one.name)
-    return frame
+    return frame, back
 
 
 # From recent rows to what a network sees: a window for each series, and the times it forecasts.
 
 
-# The steps of a window that is forecast: those given, checked, and those that follow.
-
-
-def steps_of(task: Task, name: str, times: pd.Index, end: int) -> tuple[npt.NDArray[Any], Times]:
-    """The steps of the window whose history ends before row `end`, (L + T,), and what clocks show
-    at them, (L + T,) datetime64[us]: where the task has a time zone or an index, not the same.
+def _steps(
+    task: Task, name: str, times: npt.NDArray[Any], end: int
+) -> tuple[npt.NDArray[Any], Times]:
+    """The steps of the window whose history ends before row `end`, (L + T,), in UTC where there is
+    a time zone; and what clocks show at them, (L + T,) datetime64[us].
 
     Args:
         task: how long a window is, and how times follow each other.
         name: of the series, for messages.
-        times: of the rows given, (R,), as `times_of` has them.
+        times: of the rows given, (R,), as `observed` has them.
         end: how many of them have values.
 
     Raises:
         DataError: times that are not one step apart.
     """
-    source = task.source
-    if is_counted(task):
-        return _counted(task, name, int(times[end - task.input_size]))
-    skips = isinstance(source, FileSource) and source.gaps == "skip"
-    found = _times(task, name, times, end, skips=skips)
-    zone = source.timezone if isinstance(source, FileSource) else None
-    if zone is None:
-        return found, found
-    return found, to_local(found, zone)
-
-
-def next_step(task: Task, times: pd.Index, end: int) -> Any:
-    """What follows the last of the first `end` rows."""
-    last = times[end - 1]
-    if is_counted(task):
-        return int(last) + 1
-    coming = pd.date_range(last, periods=2, freq=task.frequency)
-    return next(each for each in coming if each > last)  # the last may be off it, with gaps skipped
-
-
-def _counted(task: Task, name: str, first: int) -> tuple[npt.NDArray[np.int64], Times]:
-    """The numbers of the rows, and their dates where the calendar asks for them."""
-    steps = first + np.arange(task.window, dtype=np.int64)
-    if first < 0 or not task.calendar:
-        return steps, np.zeros(task.window, dtype="datetime64[us]")
-    assert isinstance(task.source, FileSource), "only files have an index"
-    start = task.source.start
-    dates = counted_times(first + task.window, start, task.frequency, f"series {name!r}")
-    return steps, dates[first:]
-
-
-def _times(task: Task, name: str, times: pd.Index, end: int, *, skips: bool) -> Times:
-    """In UTC where there is a time zone."""
-    first = end - task.input_size
-    if pd.isna(times[first]):
-        raise DataError(
-            f"series {name!r}: {time_column(task)!r} is empty in a row that the network sees; "
-            "fill it in"
-        )
-    if skips:  # the rows that are there are consecutive; the frequency only leads on from the last
-        ahead = pd.date_range(times[end - 1], periods=task.horizon + 1, freq=task.frequency)
-        later = ahead[ahead > times[end - 1]][: task.horizon]
-        expected = times[first:end].append(later)
-        there = times[first:end]
-    else:
-        expected = pd.date_range(times[first], periods=task.window, freq=task.frequency)
-        there = times[first : first + len(expected)]
-    wrong = np.flatnonzero(there != expected[: len(there)])
+    first, source = end - task.input_size, task.file
+    if source.index:
+        steps = times[first] + np.arange(task.window)
+        clock = np.zeros(task.window, dtype="datetime64[us]")
+        if task.calendar:
+            count = int(steps[-1]) + 1
+            where = TimeColumn(source=source, frequency=task.frequency, file=TABLE)
+            clock = counted_times(count, where)[count - task.window :]
+        return steps, clock
+    seen = times[first:end]
+    if source.gaps != "skip":  # else the rows that are there are consecutive
+        seen = grid(times[first], task.frequency, periods=task.input_size)
+    found = np.concatenate([seen, _following(task, times, end)])
+    there = times[first : first + task.window]
+    wrong = np.flatnonzero(there != found[: len(there)])
     if wrong.size:
-        raise DataError(f"series {name!r}: {_what_is_wrong(task, there, expected, int(wrong[0]))}")
-    found: Times = expected.to_numpy().astype("datetime64[us]")
-    return found
+        at = int(wrong[0])
+        given, expected = pd.Timestamp(there[at]), pd.Timestamp(found[at])
+        remedy = "give rows of that frequency, oldest first, without gaps or repetitions"
+        if at >= task.input_size:
+            remedy = f"future covariates must be those of the {task.horizon} times to forecast"
+        said = f"{given} stands where frequency {task.frequency!r} expects {expected}"
+        raise DataError(f"series {name!r}: {said}; {remedy}")
+    return found, found if source.timezone is None else to_local(found, source.timezone)
 
 
-def _what_is_wrong(task: Task, there: pd.Index, expected: pd.Index, at: int) -> str:
-    if at >= task.input_size:
-        return (
-            f"the future covariates must be those of {expected[at]}, {there[at]} stands there; "
-            f"give a row for each of the {task.horizon} times to forecast"
-        )
-    steps = np.unique(np.diff(there.to_numpy()[: task.input_size]))
-    if len(steps) == 1 and steps[0] > np.timedelta64(0):
-        return (
-            f"its rows are {pd.Timedelta(steps[0])} apart, the network was trained on frequency "
-            f"{task.frequency!r}; give rows of that frequency"
-        )
-    return (
-        f"{there[at]} stands where frequency {task.frequency!r} expects {expected[at]}; give the "
-        "rows oldest first, without gaps or repetitions"
-    )
+def _following(task: Task, times: npt.NDArray[Any], end: int) -> Any:
+    """The T steps after the last of the first `end` rows. That one may be off the grid, where gaps
+    are skipped: the grid goes on through the place within a step that most rows have.
+    """
+    last = times[end - 1]
+    if task.file.index:
+        return last + 1 + np.arange(task.horizon)
+    step = min(step_of(task.frequency), DAY)
+    place = place_of_most(times[max(0, end - task.input_size) : end], step)
+    start = last - np.timedelta64((int(last.astype(np.int64)) - place) % step, "us")
+    ahead = grid(start, task.frequency, periods=task.horizon + 2)
+    return ahead[ahead > last][: task.horizon]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -544,82 +423,46 @@ def last_windows(
         DataError: a column, rows or values that are missing, or timestamps that are not one step
             apart.
     """
-    refuse_missing_columns(task, frame)
     windows = []
-    for name, rows in by_series(task, names, frame).items():
-        number = list(names).index(name)
-        times = times_of(task, name, rows)
-        given = numbers_of(task, name, rows)
+    n_unknown = len(task.target_columns) + len(task.past_covariates)
+    for name, one in observed(task, names, frame).items():
+        number, times = list(names).index(name), np.asarray(one.times)
         if start is not None:
-            given[times >= start, : len(task.target_columns) + len(task.past_covariates)] = np.nan
-        one = _Rows(name, times, given, _end(task, given))
-        _check_start(task, one, start)
-        windows.append(
-            (number, *_window(task, one, scaling.minimum[number], scaling.scale[number]))
-        )
+            one.values[times >= np.asarray(start, dtype=times.dtype), :n_unknown] = np.nan
+        known = np.isfinite(one.values[:, : len(task.target_columns)]).any(axis=1)
+        end = int(np.flatnonzero(known)[-1]) + 1 if known.any() else 0
+        if start is not None and end and (after := _following(task, times, end)[0]) != start:
+            said = f"after its last row with values before it would begin at {_shown(after)}"
+            raise UsageError(f"series {name!r} cannot be forecast from {start} on: {said}")
+        scale = scaling.minimum[number], scaling.scale[number]
+        windows.append((number, *_window(task, name, one, end, *scale)))
     series, past, future, times_ahead = (np.stack(each) for each in zip(*windows, strict=True))
     return LastWindows(series=series, past=past, future=future, times=times_ahead)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """What was given of one series: times (R,), numbers (R, C + P + F), and how many rows there are
-    up to the last one with values.
-    """
-
-    name: str
-    times: pd.Index
-    given: Floats
-    end: int
-
-
-def _end(task: Task, given: Floats) -> int:
-    known = np.flatnonzero(np.isfinite(given[:, : len(task.target_columns)]).any(axis=1))
-    return int(known[-1]) + 1 if len(known) else 0
-
-
-def _check_start(task: Task, rows: _Rows, start: pd.Timestamp | int | None) -> None:
-    if start is None or rows.end == 0:
-        return
-    after = next_step(task, rows.times, rows.end)
-    if after != start:
-        raise UsageError(
-            f"series {rows.name!r} cannot be forecast from {start} on: its last row with values "
-            f"before is of {rows.times[rows.end - 1]}, so its forecast would begin at {after}"
-        )
-
-
 def _window(
-    task: Task, rows: _Rows, minimum: Floats, scale: Floats
+    task: Task, name: str, rows: Table, end: int, minimum: Floats, scale: Floats
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]:
-    """(L, C + P + F), (T, F) and (T,) of one series; `minimum` and `scale` are of its rows."""
-    n_targets, n_past = len(task.target_columns), len(task.past_covariates)
-    name, given, end = rows.name, rows.given, rows.end
+    """(L, C + P + F), (T, F) and (T,) of one series, whose history ends before row `end`."""
+    given = rows.values
     if end < task.input_size:
-        raise DataError(
-            f"series {name!r} has {end} rows with values, the network sees {task.input_size}; "
-            "give more rows before"
-        )
-    times, clock = steps_of(task, name, rows.times, end)
+        said = f"has {end} rows with values, the network sees {task.input_size}; give more"
+        raise DataError(f"series {name!r} {said}")
+    times, clock = _steps(task, name, np.asarray(rows.times), end)
     ahead = task.horizon if task.future_covariates else 0
     if len(given) < end + ahead:
-        raise DataError(
-            f"series {name!r}: {', '.join(map(repr, task.future_covariates))} "
-            f"must be known for the {task.horizon} times to forecast, "
-            f"from {_shown(times[task.input_size])} on; add rows with them, targets empty"
-        )
+        columns = ", ".join(map(repr, task.future_covariates))
+        when = f"the {task.horizon} times to forecast, from {_shown(times[task.input_size])} on"
+        raise DataError(f"series {name!r}: {columns} must be known for {when}; add rows")
     window = given[end - task.input_size : end + ahead]
     scaled = (window - minimum) / scale
     _refuse_unfit(task, name, window, scaled, times)
-    calendar = calendar_columns(clock, task.calendar)  # (L + T, ...)
-    future = np.hstack([scaled[:, n_targets + n_past :], calendar[: len(scaled)]])
-    past = np.hstack([scaled[: task.input_size, : n_targets + n_past], future[: task.input_size]])
-    coming = np.hstack(
-        [scaled[task.input_size :, n_targets + n_past :], calendar[task.input_size :][:ahead]]
-    )
-    if not ahead:
-        coming = calendar[task.input_size :]
-    return past.astype(np.float32), coming.astype(np.float32), times[task.input_size :]
+    before, after = np.split(calendar_columns(clock, task.calendar), [task.input_size])
+    past = np.hstack([scaled[: task.input_size], before])
+    if ahead:
+        n_future = len(task.future_covariates)
+        after = np.hstack([scaled[task.input_size :, -n_future:], after])
+    return past.astype(np.float32), after.astype(np.float32), times[task.input_size :]
 
 
 def _refuse_unfit(
@@ -628,18 +471,15 @@ def _refuse_unfit(
     """Every cell read must be a finite number; targets and past covariates are not read ahead. And
     what the network's arithmetic has no number for would come out as no forecast.
     """
-    gaps = ~np.isfinite(window)
-    gaps[task.input_size :, : len(task.target_columns) + len(task.past_covariates)] = False
     with np.errstate(over="ignore"):
-        too_large = np.isinf(scaled.astype(np.float32)) & np.isfinite(scaled)
-    for bad, what, remedy in (
-        (gaps, "has no finite number at {}", "fill it in"),
-        (too_large, "at {} is too large a number for the network", "correct it"),
-    ):
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            said = what.format(_shown(times[row]))
-            raise DataError(f"series {name!r}: {task.columns[column]!r} {said}; {remedy}")
+        bad = ~np.isfinite(scaled.astype(np.float32))
+    bad[task.input_size :, : len(task.target_columns) + len(task.past_covariates)] = False
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        said = f"has no finite number at {_shown(times[row])}"
+        if np.isfinite(window[row, column]):
+            said = f"at {_shown(times[row])} is too large a number for the network"
+        raise DataError(f"series {name!r}: {task.columns[column]!r} {said}; correct it")
 
 
 def _shown(step: Any) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator
 
@@ -16,13 +17,12 @@ from tuner.files.plain import Label
 # Paths with wildcards, much as a shell reads them: `*`, `?`, and `**` for any depth of folders.
 
 
-WILDCARDS = "*?"
 ANY_DEPTH = "**"
 
 
 def is_wild(text: str) -> bool:
     """Whether a path, or a part of one, has a wildcard."""
-    return any(each in text for each in WILDCARDS)
+    return "*" in text or "?" in text
 
 
 def at_first_wildcard(path: Path, known: int = 0) -> tuple[Path, tuple[str, ...]]:
@@ -38,17 +38,16 @@ def at_first_wildcard(path: Path, known: int = 0) -> tuple[Path, tuple[str, ...]
     return path, ()
 
 
-def problem_of(path: Path) -> str:
-    """What is wrong with a path's wildcards, in words; empty where nothing is."""
+def problem_of(path: Path) -> str | None:
+    """What is wrong with a path's wildcards, in words; None where nothing is."""
     parts = at_first_wildcard(path)[1]
-    for part in parts:
-        if ANY_DEPTH in part and part != ANY_DEPTH:
-            return f"in {part!r}, ** is not a folder by itself; write '*', or '**/' before it"
-    if parts.count(ANY_DEPTH) > 1 or parts[-1:] == (ANY_DEPTH,):
-        return "** stands once, and not last: 'runs/**/series.csv'"
-    if ".." in parts:
-        return "'..' after a wildcard finds files twice; leave it out"
-    return ""
+    deep = [part for part in parts if ANY_DEPTH in part]
+    if ".." in parts or deep not in ([], [ANY_DEPTH]) or parts[-1:] == (ANY_DEPTH,):
+        return (
+            "** stands once, by itself, and not last, and '..' not after a wildcard: "
+            "'runs/**/series.csv'"
+        )
+    return None
 
 
 def files_found(root: Path, parts: Sequence[str]) -> Iterator[Path]:
@@ -66,54 +65,60 @@ def files_found(root: Path, parts: Sequence[str]) -> Iterator[Path]:
                 yield from files_found(each, parts)
         return
     for each in _found(root, part):
-        if each.is_dir() and (rest or is_wild(part)):
-            if rest:
-                yield from files_found(each, rest)
-        elif not rest:
-            if not each.is_file():
-                raise ValueError(f"{each} is no regular file; leave it out, or put a file there")
+        if rest:
+            yield from files_found(each, rest) if each.is_dir() else ()
+        elif each.is_file():
             yield each
+        elif not (each.is_dir() and is_wild(part)):
+            raise ValueError(f"{each} is no regular file; leave it out, or put a file there")
 
 
 def _found(folder: Path, part: str) -> Iterator[Path]:
     """What a folder has by this name, or by names that fit; nothing where it is none."""
     if not is_wild(part):
-        if os.path.lexists(folder / part):
-            yield folder / part
+        yield from (folder / part,) if os.path.lexists(folder / part) else ()
         return
-    try:
-        names = sorted(each.name for each in folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name in names:
-        hidden = name.startswith(".") and not part.startswith(".")
-        if hidden or not fnmatchcase(name, part.replace("[", "[[]")):
-            continue
-        if not name.isprintable():
-            raise ValueError(f"the name {name!a} in {str(folder)!a} is no text; rename it")
-        yield folder / name
+    shown = part.replace("[", "[[]")
+    for each in sorted(folder.iterdir()) if folder.is_dir() else ():
+        hidden = each.name.startswith(".") and not part.startswith(".")
+        if not hidden and fnmatchcase(each.name, shown):
+            if not each.name.isprintable():
+                raise ValueError(f"the name {each.name!a} in {str(folder)!a} is no text; rename it")
+            yield each
 
 
 Name = Label
 
-HOW_WRITTEN = ("path", "header", "separator", "decimal", "encoding", "time_format")
-"""Keys that say where a file lies and in what dialect it is written: what it holds they do not."""
-
-LATER: Mapping[str, Any] = {
-    "index": False, "start": None, "timezone": None, "gaps": "refuse", "fill": "forward",
-    "runs": None,
-}  # fmt: skip
-"""Keys that task files did not always have, at their defaults: there they are left out of what a
-task is, so that studies of before keep their identity.
-"""
-
 DEFAULT_TIME_COLUMN = "ds"
+Columns = Name | Annotated[tuple[Name, ...], Field(min_length=1, max_length=8)]
+
+
+def listed(columns: Columns | None) -> tuple[Name, ...]:
+    """One name or several, as several."""
+    if columns is None:
+        return ()
+    return (columns,) if isinstance(columns, str) else columns
 
 
 class Frozen(BaseModel):
     """A part of a task file: no key beyond those named, and nothing changes afterwards."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    @field_validator("*")
+    @classmethod
+    def _is_fit(cls, value: Any, info: ValidationInfo) -> Any:
+        if problem := cls.problem(str(info.field_name), value, info.data):
+            raise ValueError(problem)
+        return value
+
+    @classmethod
+    def problem(cls, key: str, value: Any, before: Mapping[str, Any]) -> str | None:
+        """What is wrong with the value of a key, beyond its type, by the keys before it; None where
+        nothing is.
+        """
+        del key, value, before
+        return None
 
 
 class EtthSource(Frozen):
@@ -130,6 +135,63 @@ class DemoSource(Frozen):
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
 
 
+class Dialect(Frozen):
+    """How a file is written. It is found out once, stands in the task file, goes with the study and
+    with each saved model, and is what every command reads by.
+
+    Of a CSV: `skip_rows` lines stand above the header, and a row of units may stand below it.
+    Without a `header` its columns are column_1, column_2, ...; a column whose cell in the header is
+    empty is called so, too. `thousands` is the mark between groups of three digits. With
+    `dates_across` a row is a series, and the header has a column for each time: what stands in
+    these cells is the one target. `time_format` is as in `tuner.data.times`.
+    """
+
+    header: bool = True
+    skip_rows: int = Field(default=0, ge=0, le=10_000)
+    units_row: bool = False
+    separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[".", ",", " ", "'"] | None = None
+    encoding: Name = "utf-8"
+    dates_across: bool = False
+
+    @classmethod
+    def problem(cls, key: str, value: Any, before: Mapping[str, Any]) -> str | None:
+        """As of its parent."""
+        match key:
+            case "decimal" if value == before.get("separator"):
+                return f"{value!r} is the separator as well; set separator = ';'"
+            case "thousands" if value is not None and value == before.get("decimal"):
+                return f"{value!r} is the decimal mark as well; set one of them to another"
+            case "encoding" if not _works("".encode, value):
+                return f"unknown encoding {value!r}; use for example utf-8, cp1252, latin-1, utf-16"
+        return None
+
+
+def _works(call: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        call(value)
+    except (LookupError, ValueError, TypeError, OSError):
+        return False
+    return True
+
+
+def zone_problem(name: str) -> str | None:
+    """What is wrong with the name of a time zone; None where there is such a zone."""
+    if _works(ZoneInfo, name):
+        return None
+    return f"unknown time zone {name!r}; use for example 'Europe/Berlin', 'America/New_York'"
+
+
+def _as_plain_date(text: str) -> None:
+    if datetime.datetime.fromisoformat(text).tzinfo is not None:
+        raise ValueError
+
+
+HOW_WRITTEN = {"time_format", *Dialect.model_fields}
+"""Keys that say in what dialect a file is written: what it holds they do not."""
+
+
 class FileSource(Frozen):
     """The user's own file: what it holds.
 
@@ -138,9 +200,12 @@ class FileSource(Frozen):
     by its id, numbered in the order in which the ids first appear. `path` is relative to the folder
     of the task file.
 
-    Timestamps are ISO 8601 unless `time_format` (as in Python's strptime) says otherwise; those
-    with an offset are converted to UTC, those without are in `timezone` where one is named. With
-    `index` there is no time column: the rows are counted, and dated only where there is a `start`.
+    Timestamps are ISO 8601 unless `time_format` says otherwise; those with an offset are converted
+    to UTC, those without are in `timezone` where one is named. Of steps of a day or more, the day
+    is the one that the rows name. A time, or an id, may stand in several columns: they are joined
+    with a blank, and with a slash. `round_times` takes times to the nearest ones of the frequency.
+    With `index` there is no time column: the rows are counted, and dated only where there is a
+    `start`. `short_series` says whether a series too short for a window is left out.
 
     `gaps`: missing rows are refused; or filled, empty cells too, with the value before (`fill`
     "forward") or on a line between the neighbours ("interpolate"); or skipped: the rows that are
@@ -156,8 +221,10 @@ class FileSource(Frozen):
     path: Path
     runs: Literal["by_file", "by_time"] | None = Field(default=None, validate_default=True)
     index: bool = False
-    time_column: Name | None = Field(default=None, validate_default=True)
-    id_column: Name | None = Field(default=None, validate_default=True)
+    time_column: Columns | None = Field(default=None, validate_default=True)
+    id_column: Columns | None = Field(default=None, validate_default=True)
+    round_times: bool = False
+    short_series: Literal["refuse", "leave out"] = "refuse"
     time_format: Name | None = None
     start: Name | None = None
     timezone: Name | None = None
@@ -166,90 +233,43 @@ class FileSource(Frozen):
     _folder: Path = PrivateAttr(default=Path())
     """Of the task file: a wildcard in its name is none."""
 
-    @field_validator("path")
+    @field_validator("runs", "time_column")
     @classmethod
-    def _wildcards_can_be_read(cls, value: Path) -> Path:
-        if problem := problem_of(value):
-            raise ValueError(problem)
+    def _usually(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None and info.field_name == "runs":
+            return "by_file" if is_wild(str(info.data.get("path"))) else None
+        if value is None and not info.data.get("index"):
+            return DEFAULT_TIME_COLUMN
         return value
 
-    @field_validator("runs")
     @classmethod
-    def _runs_are_the_files_of_a_pattern(
-        cls, value: str | None, info: ValidationInfo
-    ) -> str | None:
-        several = "path" in info.data and is_wild(str(info.data["path"]))
-        if several and value is None:
-            return "by_file"
-        if value is not None and not several:
-            raise ValueError(
-                "belongs to a path with a wildcard, such as 'run_*/series.csv'; leave it out"
-            )
-        return value
-
-    @field_validator("id_column")
-    @classmethod
-    def _each_file_is_one_run(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None and info.data.get("runs"):
-            raise ValueError(
-                "each file of a pattern is one run of one series; leave it out, or name one file"
-            )
-        return value
-
-    @field_validator("time_column")
-    @classmethod
-    def _an_index_has_no_time_column(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if not info.data.get("index"):
-            return value or DEFAULT_TIME_COLUMN
-        if value is not None:
-            raise ValueError("index = true says that the file has no times; leave one of them out")
-        return None
-
-    @field_validator("start")
-    @classmethod
-    def _start_is_a_date_of_an_index(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None:
-            return value
-        if not info.data.get("index"):
-            raise ValueError("belongs to index = true: the file has times of its own; leave it out")
-        try:
-            moment = datetime.datetime.fromisoformat(value)
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is not None:
-            raise ValueError(f"a date such as '1990-01-01' is expected, got {value!r}")
-        return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _timezone_is_known(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None:
-            return value
-        if info.data.get("index"):
-            raise ValueError("belongs to times, and index = true says there are none; leave it out")
-        from zoneinfo import ZoneInfo
-
-        try:
-            ZoneInfo(value)
-        except (KeyError, ValueError, OSError):
-            raise ValueError(
-                f"unknown time zone {value!r}; use for example 'Europe/Berlin', 'America/New_York'"
-            ) from None
-        return value
-
-    @field_validator("gaps")
-    @classmethod
-    def _an_index_has_no_gaps_to_skip(cls, value: str, info: ValidationInfo) -> str:
-        if value == "skip" and info.data.get("index"):
-            raise ValueError("the rows of an index are counted, none is missing; leave it out")
-        return value
-
-    @field_validator("fill")
-    @classmethod
-    def _fill_says_how(cls, value: str, info: ValidationInfo) -> str:
-        if value != "forward" and info.data.get("gaps", "fill") != "fill":
-            raise ValueError(f"{value!r} says how gaps are filled; set gaps = 'fill' as well")
-        return value
+    def problem(cls, key: str, value: Any, before: Mapping[str, Any]) -> str | None:  # noqa: C901, PLR0911 - one for each key
+        """As of its parent."""
+        index = before.get("index")
+        match key:
+            case _ if value is None:
+                return None
+            case "path":
+                return problem_of(value)
+            case "runs" if not is_wild(str(before.get("path"))):
+                return "belongs to a path with a wildcard, such as 'run_*/series.csv'; leave it out"
+            case "id_column" if before.get("runs"):
+                return "each file of a pattern is a run of one series; leave it out"
+            case "time_column" if index:
+                return "index = true says that the file has no times; leave one of them out"
+            case "start" if not index:
+                return "belongs to index = true: the file has times of its own; leave it out"
+            case "start" if not _works(_as_plain_date, value):
+                return f"a date such as '1990-01-01' is expected, got {value!r}"
+            case "timezone" if index:
+                return "belongs to times, and index = true says there are none; leave it out"
+            case "timezone":
+                return zone_problem(value)
+            case "gaps" if value == "skip" and index:
+                return "the rows of an index are counted, none is missing; leave it out"
+            case "fill" if value != "forward" and before.get("gaps", "fill") != "fill":
+                return f"{value!r} says how gaps are filled; set gaps = 'fill' as well"
+        return super().problem(key, value, before)
 
     def placed_in(self, folder: Path) -> Self:
         """As a task file in this folder names it: with an absolute path."""
@@ -263,45 +283,39 @@ class FileSource(Frozen):
         inside = self.path.is_relative_to(self._folder)
         return at_first_wildcard(self.path, len(self._folder.parts) if inside else 0)
 
+    @property
+    def marks(self) -> tuple[str, str | None]:
+        """What stands before decimals, and between thousands, in texts."""
+        return ".", None
+
+    @property
+    def dialect(self) -> dict[str, Any]:
+        """How the file is written, as plain data: what differs from the usual."""
+        return self.model_dump(mode="json", include=HOW_WRITTEN, exclude_defaults=True)
+
     def what_it_holds(self) -> dict[str, Any]:
-        """The keys that are part of what a task is, as plain data."""
-        plain = self.model_dump(mode="json", exclude=set(HOW_WRITTEN))
-        return _without_defaults(plain)
+        """The keys that are part of what a task is, as plain data. What is as usual is left out, so
+        that a new key changes no task of before; these two were always told.
+        """
+        unasked = {"path", *HOW_WRITTEN}
+        plain = self.model_dump(mode="json", exclude=unasked, exclude_defaults=True)
+        return {"time_column": None, "id_column": None} | plain
 
     def noted(self) -> dict[str, Any]:
         """All keys, the path only as the file's name, as plain data that this model takes."""
-        plain = self.model_dump(mode="json") | {"path": self.path.name}
-        return _without_defaults(plain)
+        plain = self.model_dump(mode="json", exclude_defaults=True)
+        return plain | {"path": self.path.name}
 
 
-class CsvSource(FileSource):
-    """The user's own CSV. Without a `header` its columns are column_1, column_2, ...; a column
-    whose cell in the header is empty is called so, too.
-    """
+class CsvSource(FileSource, Dialect):
+    """The user's own CSV."""
 
     kind: Literal["csv"]
-    header: bool = True
-    separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    decimal: Literal[".", ","] = "."
-    encoding: Name = "utf-8"
 
-    @field_validator("decimal")
-    @classmethod
-    def _decimal_is_not_the_separator(cls, value: str, info: ValidationInfo) -> str:
-        if info.data.get("separator") == value:
-            raise ValueError(f"{value!r} is the separator as well; set separator = ';'")
-        return value
-
-    @field_validator("encoding")
-    @classmethod
-    def _encoding_is_known(cls, value: str) -> str:
-        try:
-            "".encode(value)
-        except (LookupError, ValueError):
-            raise ValueError(
-                f"unknown encoding {value!r}; use for example utf-8, cp1252, latin-1, utf-16"
-            ) from None
-        return value
+    @property
+    def marks(self) -> tuple[str, str | None]:
+        """As of its parent."""
+        return self.decimal, self.thousands
 
 
 class ParquetSource(FileSource):
@@ -315,8 +329,3 @@ Source = Annotated[EtthSource | DemoSource | CsvSource | ParquetSource, Field(di
 OwnFile = Annotated[CsvSource | ParquetSource, Field(discriminator="kind")]
 OF_FILES = ("csv", "parquet")
 """The kinds whose file is the user's."""
-
-
-def _without_defaults(plain: dict[str, Any]) -> dict[str, Any]:
-    defaults = {**LATER, "header": True}
-    return {key: value for key, value in plain.items() if defaults.get(key, ...) != value}

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
-from tuner.data.cache import file_in, reason_of, transfer, url_of, user_cache
 from tuner.data.series import Series
 from tuner.data.source_kinds import CsvSource, DemoSource, FileSource, files_found
 from tuner.data.task import Task
-from tuner.errors import DataError, unknown_name
+from tuner.errors import DataError, UsageError
 from tuner.files.durable import open_plain, replacing
+from tuner.files.environment import user_cache
+
+if TYPE_CHECKING:
+    from tuner.data.open_file import OpenFile
 
 # Generated hourly series: daily and weekly cycles, slow drift, noise that grows with the level.
 
@@ -72,6 +77,97 @@ def _persistent(shocks: npt.NDArray[np.float64], *, persistence: float) -> npt.N
     return noise
 
 
+# Data in a place that others share: a folder, or a URL that files are fetched from.
+
+
+MOST_BYTES = 1 << 30
+"""Of one file that is fetched."""
+SILENCE_S = 10.0
+"""A server that says nothing for so long is given up."""
+WHOLE_S = 1800.0
+"""A file that has not come in so long is given up."""
+_URL = re.compile(r"(https?|file):/+(.*)")
+
+
+def url_of(place: Path | None) -> str | None:
+    """The URL that was given in place of a folder; None where it is a folder.
+
+    A path has one slash where a URL has two: `Path("https://host/data")` is `https:/host/data`.
+
+    Raises:
+        UsageError: it names a user or a password, which would be shown and logged.
+    """
+    match = _URL.fullmatch(str(place)) if place is not None else None
+    if match is None:
+        return None
+    scheme, rest = match.groups()
+    url = f"{scheme}:{'///' if scheme == 'file' else '//'}{rest}"
+    if scheme != "file" and "@" in urlsplit(url).netloc:
+        raise UsageError("--data-dir: a URL with a password is not taken, since it would be logged")
+    return url
+
+
+def told_to_others(place: Path) -> str:
+    """The place as another process of this host is to be given it, wherever that runs."""
+    return url_of(place) or str(place.absolute())
+
+
+def file_in(place: Path, name: str, *, reuse: bool) -> Path:
+    """Where the file `name` of a folder or URL can be read. With `reuse` what was fetched before
+    does.
+
+    Raises:
+        DataError: it could not be fetched.
+        UsageError: the URL is none.
+    """
+    url = url_of(place)
+    if url is None:
+        return place / name
+    folder = user_cache() / "fetched" / hashlib.sha256(url.encode()).hexdigest()[:16]
+    path = folder / name
+    if not (reuse and path.is_file()):
+        remedy = f"name a folder or URL that holds {name} with --data-dir"
+        fetch(f"{url.rstrip('/')}/{quote(name)}", path, remedy)
+    return path
+
+
+def fetch(url: str, path: Path, remedy: str, check: Callable[[bytes], None] | None = None) -> None:
+    """Put what is at `url` to `path` in one step, once `check` took it, with its progress on
+    stderr.
+
+    Raises:
+        DataError: it cannot be had, which ends with the `remedy`, is too long, or takes too long;
+            or what `check` raised.
+    """
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
+    from rich.progress import wrap_file
+
+    from tuner.display.terminal import make_console
+
+    deadline, left = time.monotonic() + WHOLE_S, MOST_BYTES
+    said, console = f"downloading {path.name}", make_console(stderr=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file, urlopen(url, timeout=SILENCE_S) as response:  # noqa: S310 - ours, or the user's
+            length = int(response.headers.get("Content-Length") or MOST_BYTES)
+            with wrap_file(response, length, description=said, console=console) as content:
+                while chunk := content.read(1 << 16):
+                    left -= len(chunk)
+                    if left < 0 or time.monotonic() > deadline:
+                        most = f"{MOST_BYTES >> 20} MiB, or has not come in {WHOLE_S:.0f} s"
+                        raise DataError(f"{url} holds more than {most}; copy it by hand")
+                    file.write(chunk)
+            file.seek(0)
+            if check is not None:
+                check(file.read())
+    except (OSError, HTTPException, ValueError) as error:  # URLError and timeouts are OSErrors
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        said = f"not there, and could not be downloaded from {url} ({reason})"
+        raise DataError(f"{path}: {said}; {remedy}") from None
+
+
 # ETTh1 and ETTh2: found in a folder or the user's cache, else downloaded; checked by SHA-256.
 
 
@@ -80,11 +176,11 @@ SHA256 = {
     "ETTh2.csv": "a3dc2c597b9218c7ce1cd55eb77b283fd459a1d09d753063f944967dd6b9218b",
 }
 BASE_URL = "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small"
-_MOST_BYTES = 64 << 20
 _ELSEWHERE = (
     "download ETTh1.csv and ETTh2.csv elsewhere "
     "and name their folder with --data-dir or TUNER_DATA_DIR"
 )
+_DAMAGED = "the file is damaged or another version: delete it and run 'tuner data fetch etth'"
 
 
 def default_folder() -> Path:
@@ -102,10 +198,10 @@ def read_etth(data_dir: Path | None, *, base_url: str = BASE_URL) -> dict[str, b
     """
     url = url_of(data_dir)
     if data_dir is None or url is not None:
-        folder = fetch_etth(base_url=url.rstrip("/") if url is not None else base_url)
+        folder = fetch_etth(base_url=base_url if url is None else url.rstrip("/"))
     else:
-        folder = data_dir
-    return {name: _read_checked(folder / name) for name in SHA256}
+        folder = find_etth(data_dir)
+    return {name: (folder / name).read_bytes() for name in SHA256}
 
 
 def find_etth(data_dir: Path | None) -> Path:
@@ -116,7 +212,17 @@ def find_etth(data_dir: Path | None) -> Path:
     """
     folder = data_dir if data_dir is not None and url_of(data_dir) is None else default_folder()
     for name in SHA256:
-        _read_checked(folder / name)
+        path = folder / name
+        try:
+            with open_plain(path) as file:
+                _check_sum(file.read(), name, f"{path}: SHA-256 is", _DAMAGED)
+        except (FileNotFoundError, NotADirectoryError):
+            raise DataError(
+                f"{path}: no such file; put ETTh1.csv and ETTh2.csv into this folder, name another "
+                "with --data-dir or TUNER_DATA_DIR, or run 'tuner data fetch etth' and name none"
+            ) from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     return folder
 
 
@@ -127,60 +233,20 @@ def fetch_etth(dest: Path | None = None, *, base_url: str = BASE_URL) -> Path:
         DataError: no network, an unwritable folder, or a file whose SHA-256 is not the known one.
     """
     folder = default_folder() if dest is None else dest
-    missing = [name for name in SHA256 if not (folder / name).exists()]
     for name in SHA256:
-        if name not in missing:
-            _read_checked(folder / name)
-    if missing:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(
-                f"{folder}: cannot be made ({error.strerror}); name a folder that holds ETTh1.csv "
-                "and ETTh2.csv with --data-dir or TUNER_DATA_DIR"
-            ) from None
-    for name in missing:
-        _download(f"{base_url}/{name}", folder / name)
-    return folder
+        url, path = f"{base_url}/{name}", folder / name
+        if not path.exists():
+            said = f"{url}: what was downloaded for {path} has SHA-256"
+            again = f"try again, or {_ELSEWHERE}"
+            check = partial(_check_sum, name=name, said=said, remedy=again)
+            fetch(url, path, _ELSEWHERE, check)
+    return find_etth(folder)
 
 
-def _read_checked(path: Path) -> bytes:
-    try:
-        with open_plain(path) as file:
-            content = file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(
-            f"{path}: no such file; put ETTh1.csv and ETTh2.csv into this folder, name another "
-            "with --data-dir or TUNER_DATA_DIR, or run 'tuner data fetch etth' and name none"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    found, expected = hashlib.sha256(content).hexdigest(), SHA256[path.name]
+def _check_sum(content: bytes, name: str, said: str, remedy: str) -> None:
+    found, expected = hashlib.sha256(content).hexdigest(), SHA256[name]
     if found != expected:
-        raise DataError(
-            f"{path}: SHA-256 is {found}, expected {expected}; "
-            "the file is damaged or another version: delete it and run 'tuner data fetch etth'"
-        )
-    return content
-
-
-def _download(url: str, path: Path) -> None:
-    """Download to a temporary file beside `path`, check it, then move it into place in one step."""
-    try:
-        with replacing(path) as file:
-            transfer(url, file, path.name, most_bytes=_MOST_BYTES)
-            file.seek(0)
-            found, expected = hashlib.sha256(file.read()).hexdigest(), SHA256[path.name]
-            if found != expected:
-                raise DataError(
-                    f"{url}: what was downloaded for {path} has SHA-256 {found}, expected "
-                    f"{expected}; try again, or {_ELSEWHERE}"
-                )
-    except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
-        raise DataError(
-            f"{path}: not there, and could not be downloaded from {url} ({reason_of(error)}); "
-            f"{_ELSEWHERE}"
-        ) from None
+        raise DataError(f"{said} {found}, expected {expected}; {remedy}")
 
 
 # Many files of one source: each is a run of time by itself, and all together are one series.
@@ -203,22 +269,28 @@ def files_of(source: FileSource, folder: Path | None) -> dict[str, Path]:
         DataError: it finds nothing, or too many, a folder that cannot be read, or no file.
     """
     root, parts = source.pattern()
-    found = _named(source, root, parts)
-    if not found and folder is not None:
-        found = _named(source, folder, parts)
-        if found:
-            _log.warning("%s finds nothing in its place; taken from %s", source.path, folder)
-    if not found:
-        beside = f", nor in {folder}" if folder is not None else ""
-        raise DataError(
-            f"{source.path}: the pattern finds no file in {root}{beside}; correct 'path' under "
-            "[source] in the task file"
-        )
-    if len(found) > MOST_FILES:
-        raise DataError(
-            f"{source.path}: the pattern finds more than {MOST_FILES:,} files; make it narrower"
-        )
+    try:
+        found = _below(root, parts)
+        if not found and folder is not None:
+            found = _below(folder, parts)
+            if found:
+                _log.warning("%s finds nothing in its place; taken from %s", source.path, folder)
+    except OSError as error:
+        why = f"cannot be read ({error.strerror}), and {source.path} looks there"
+        raise DataError(f"{error.filename}: {why}; make the pattern narrower") from None
+    except ValueError as error:
+        raise DataError(f"{source.path}: {error}") from None
+    if not 0 < len(found) <= MOST_FILES:
+        count = f"more than {MOST_FILES:,} files" if found else f"no file in {root}"
+        beside = f", nor in {folder}" if folder is not None and not found else ""
+        remedy = "correct 'path' under [source] in the task file"
+        raise DataError(f"{source.path}: the pattern finds {count}{beside}; {remedy}")
     return dict(sorted(found.items()))
+
+
+def _below(root: Path, parts: Sequence[str]) -> dict[str, Path]:
+    found = islice(files_found(root, parts), MOST_FILES + 1)
+    return {path.relative_to(root).as_posix(): path for path in found}
 
 
 def in_order_of_splits(runs: tuple[Series, ...]) -> tuple[Series, ...]:
@@ -241,137 +313,101 @@ def twins(runs: Sequence[Series]) -> tuple[str, str] | None:
     return None
 
 
-def _named(source: FileSource, root: Path, parts: Sequence[str]) -> dict[str, Path]:
-    try:
-        found = islice(files_found(root, parts), MOST_FILES + 1)
-        return {path.relative_to(root).as_posix(): path for path in found}
-    except OSError as error:
-        raise DataError(
-            f"{error.filename}: cannot be read ({error.strerror}), and the pattern {source.path} "
-            "looks there; let it be read, or make the pattern narrower"
-        ) from None
-    except ValueError as error:
-        raise DataError(f"{source.path}: {error}") from None
-
-
 @dataclass(frozen=True, slots=True)
 class OpenSource:
     """A source whose bytes are at hand: their digest (for the cache), and the parsing, done only
     when needed.
     """
 
-    label: str
     content_digest: str
     parse: Callable[[], tuple[Series, ...]]
 
 
-def open_source(task: Task, data_dir: Path | None) -> OpenSource:
+def open_source(task: Task, data_dir: Path | None, *, file: OpenFile | None = None) -> OpenSource:
     """Read the task's files. `data_dir`, a folder or a URL, is where `etth` looks, and where a file
-    is looked for by its name if it is not at its own path; `demo` needs none.
+    is looked for by its name if it is not at its own path; `demo` needs none. `file` is the task's,
+    where it was opened before.
 
     Raises:
         DataError: a file that is missing, unreadable or not what it should be.
         UsageError: target columns the built-in data does not have.
     """
     source = task.source
-    if isinstance(source, FileSource):
-        return _open_file(task, source, data_dir)
     if isinstance(source, DemoSource):
         parse = partial(
             demo_series, rows=source.rows, seed=source.seed, n_targets=len(task.target_columns)
         )
-        return OpenSource("demo", "", parse)
-    contents = read_etth(data_dir)
-    return OpenSource("etth", _digest(contents), lambda: _parse_etth(contents, task))
-
-
-def _open_file(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
-    from tuner.data.table import read_bytes
-
+        return OpenSource("", parse)
+    if not isinstance(source, FileSource):
+        contents = read_etth(data_dir)
+        return OpenSource(_digest(contents), lambda: _parse_etth(contents, task))
     if source.runs is not None:
         return _open_runs(task, source, data_dir)
+    from tuner.data.open_file import read_bytes
+    from tuner.data.table import parse_file, series_of
+    from tuner.data.times import TimeColumn
+
     path, beside = source.path, ""
+    if file is not None:
+        digest = _digest({"csv": file.content})
+        where = TimeColumn(source=source, frequency=task.frequency)
+        return OpenSource(digest, lambda: series_of(file, where, task))
     if data_dir is not None and not path.exists():
         other = file_in(data_dir, path.name, reuse=False)
         path, beside = (other, "") if other.exists() else (path, f", nor {other}")
     content = read_bytes(path, beside=beside)
-    digest = _digest({"csv": content})
-    return OpenSource(str(source.path), digest, lambda: _parse_file(content, source, task))
+    return OpenSource(_digest({"csv": content}), lambda: parse_file(content, source, task))
 
 
 def _open_runs(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
     """The files of a pattern: read now, as their digest says what is kept of them."""
-    from tuner.data.table import read_bytes
+    from tuner.data.open_file import read_bytes
+    from tuner.data.table import parse_file
 
-    here = None if data_dir is None or url_of(data_dir) is not None else data_dir
-    files = files_of(source, here)
-    contents: dict[str, bytes] = {}
-    for name, path in files.items():
-        with _one_of(files, source):
-            contents[name] = read_bytes(path)
-    parse = partial(_parse_runs, contents, files, source, task)
-    return OpenSource(str(source.path), _digest(contents), parse)
+    files = files_of(source, None if url_of(data_dir) is not None else data_dir)
 
+    def each(read: Callable[[str, Path], Any]) -> dict[str, Any]:
+        """What is wrong with one of many files says so, and what else may be done."""
+        from joblib import Parallel, delayed
 
-def _parse_runs(
-    contents: Mapping[str, bytes], files: Mapping[str, Path], source: FileSource, task: Task
-) -> tuple[Series, ...]:
-    """A series for each file, called as the file."""
-    found: list[Series] = []
-    for name, content in contents.items():
-        alone = source.model_copy(update={"path": files[name]})
-        with _one_of(files, source):
-            (one,) = _parse_file(content, alone, task)
-        found.append(replace(one, name=name))
-    if source.runs == "by_file" and (same := twins(found)) is not None:
-        raise DataError(
-            f"{source.path}: {same[0]} and {same[1]} hold the same values, and one may be trained "
-            "on while the other is forecast; leave one of them out, or make the pattern narrower"
-        )
-    return tuple(found)
+        together = Parallel(n_jobs=-1, prefer="threads")  # pandas parses without the lock
+        try:
+            found = together(delayed(read)(*one) for one in files.items())
+            return dict(zip(files, found, strict=True))
+        except DataError as error:
+            among = f"one of the {len(files)} files of {'/'.join(source.pattern()[1])}"
+            raise DataError(f"{error} ({among}: correct it, or leave it out)") from None
 
+    def series(name: str, path: Path) -> Series:
+        alone = source.model_copy(update={"path": path})
+        (one,) = parse_file(contents[name], alone, task)
+        return replace(one, name=name)
 
-@contextmanager
-def _one_of(files: Mapping[str, Path], source: FileSource) -> Iterator[None]:
-    """What is wrong with one of many files says so, and what else may be done."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(
-            f"{error} (one of the {len(files)} files of {'/'.join(source.pattern()[1])}: correct "
-            "it, leave it out, or make the pattern narrower)"
-        ) from None
+    def parse() -> tuple[Series, ...]:
+        found = tuple(each(series).values())
+        if source.runs == "by_file" and (same := twins(found)) is not None:
+            raise DataError(
+                f"{source.path}: {same[0]} and {same[1]} hold the same values, and one may be "
+                "trained on while the other is forecast; leave one of them out"
+            )
+        return found
 
-
-def _parse_file(content: bytes, source: FileSource, task: Task) -> tuple[Series, ...]:
-    if isinstance(source, CsvSource):
-        from tuner.data.table import parse_table
-
-        return parse_table(content, source, task)
-    from tuner.data.table import parse_parquet
-
-    return parse_parquet(content, source, task)
+    contents = each(lambda _, path: read_bytes(path))
+    return OpenSource(_digest(contents), parse)
 
 
 def _parse_etth(contents: Mapping[str, bytes], task: Task) -> tuple[Series, ...]:
-    from tuner.data.table import parse_table
+    """Each file is a series, called as it."""
+    from tuner.data.table import parse_file
 
-    columns = next(iter(contents.values())).split(b"\n", 1)[0].decode().strip().split(",")
-    for column in task.target_columns:
-        if column not in columns[1:]:
-            raise unknown_name("target column of etth", column, columns[1:])
     found: list[Series] = []
     for name, content in contents.items():
-        stem = name.removesuffix(".csv")
-        source = CsvSource(kind="csv", path=Path(name), time_column=columns[0])
-        found += parse_table(content, source, task.model_copy(update={"name": stem}))
-    if not found:
-        raise DataError("etth: no series were read")
+        source = CsvSource(kind="csv", path=Path(name), time_column="date")
+        one = task.model_copy(update={"name": name.removesuffix(".csv")})
+        found += parse_file(content, source, one)
     return tuple(found)
 
 
 def _digest(contents: Mapping[str, bytes]) -> str:
-    together = hashlib.sha256()
-    for name, content in contents.items():
-        together.update(f"{name}:{hashlib.sha256(content).hexdigest()};".encode())
-    return together.hexdigest()
+    each = (f"{name}:{hashlib.sha256(held).hexdigest()};" for name, held in contents.items())
+    return hashlib.sha256("".join(each).encode()).hexdigest()

@@ -4,39 +4,41 @@ file.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from tuner.config import ModelShapes, MqlSplit, Objective
 from tuner.data.source_kinds import (
+    DEFAULT_TIME_COLUMN,
     OF_FILES,
+    CsvSource,
     DemoSource,
     EtthSource,
     FileSource,
     Frozen,
     Name,
     Source,
+    listed,
 )
 from tuner.errors import DataError, UsageError, guess, unknown_name
-from tuner.files.durable import read_regular
 from tuner.files.plain import Prose, excerpt
 from tuner.files.toml_file import TomlDocument, read_toml, validate
+
+if TYPE_CHECKING:
+    from tuner.data.dialect import Floats
 
 # Where the targets of a task are: a small CSV that a task file names, read and checked.
 
 
-MOST_BYTES = 4 << 20
-"""Of a file of positions: more than ten thousand lines."""
 LARGEST = 1e9
 """Of a coordinate, in any unit."""
 EARTH_KM = 6371.0088
@@ -47,8 +49,6 @@ DIGITS = 6
 NAME, PLANE, GLOBE = "series", ("x", "y"), ("lat", "lon")
 HEADER = "a header with the columns series,x,y or series,lat,lon is expected"
 _BOUNDS = {"lat": 90.0, "lon": 180.0}
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-"""Python's own float takes more: 1_000, and the digits of other scripts."""
 
 Coordinate = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
@@ -88,158 +88,92 @@ def positions_of(
             f"{where}: says where target columns are, and here the series stand below each other "
             "(id_column); write a wide file, with a column for each detector"
         )
-    try:
-        path = (document.path.parent / Path(named).expanduser()).absolute()
-        return read_positions(path, targets)
-    except RuntimeError as error:  # of a home folder that nobody has
-        raise UsageError(f"{where}: {error}") from None
+    return read_positions((document.path.parent / named).absolute(), targets)
 
 
 def read_positions(path: Path, targets: Sequence[str]) -> tuple[Position, ...]:
     """The places of `targets`, in their order. Lines of others are not looked at.
 
     Raises:
-        DataError: one line that names the file and the line or the target, and the remedy.
+        DataError: one line that names the file and the row or the target, and the remedy.
     """
-    rows = _rows(_text(path), path)
-    header = [cell.strip() for cell in next(rows, (1, []))[1]]
-    axes = _axes(header, path)
-    found: dict[str, tuple[float, float]] = {}
-    for line, cells in rows:
-        where = f"{path}, line {line}"
-        if len(cells) != len(header):
-            raise DataError(
-                f"{where}: has {len(cells)} cells, the header has {len(header)}; correct the line"
-            )
-        name = cells[header.index(NAME)].strip()
-        if name in found:
-            raise DataError(
-                f"{where}: {excerpt(name)!r} is there twice; keep one line for each series"
-            )
-        if name in targets:
-            first, second = (_number(cells[header.index(axis)], axis, where) for axis in axes)
-            found[name] = first, second
+    from tuner.data.dialect import as_numbers, plain
+    from tuner.data.open_file import open_csv, read_bytes
+
+    content = read_bytes(path, remedy="correct 'positions' in the task file, relative to it")
+    file = open_csv(content, CsvSource(kind="csv", path=path))
+    there = [axes for axes in (PLANE, GLOBE) if set(axes) <= set(file.names)]
+    if NAME not in file.names or len(there) != 1:
+        raise DataError(f"{file.head}: {HEADER}, there is {', '.join(map(excerpt, file.names))}")
+    columns = dict(file.columns([NAME, *there[0]], [NAME, *there[0]]))
+    names = plain(columns[NAME]).tolist()
+    counts, place_of = Counter(names), {name: at for at, name in enumerate(names)}
     for target in targets:
-        if target not in found:
-            raise DataError(
-                f"{path}: says nothing of the target {excerpt(target)!r}{guess(target, found)}; "
-                "add a line for it"
-            )
-    places = [found[target] for target in targets]
-    if axes == GLOBE:
-        places = _on_a_plane(places)
-    return tuple(
-        Position(series=target, x=x, y=y) for target, (x, y) in zip(targets, places, strict=True)
-    )
+        if counts[target] != 1:
+            found = "is there twice" if target in names else f"is missing{guess(target, names)}"
+            raise DataError(f"{path}: target {excerpt(target)!r} {found}; have one row for each")
+    rows = [place_of[target] for target in targets]
+    places = []
+    for axis in there[0]:
+        cells, bound = columns[axis].iloc[rows], _BOUNDS.get(axis, LARGEST)
+        numbers, bad = as_numbers(cells)
+        for at, number in enumerate(numbers):
+            if at == bad or not abs(number) <= bound:
+                raise DataError(
+                    f"{path}, row {file.rows[rows[at]]}, column {axis!r}: a number from {-bound:g} "
+                    f"to {bound:g} is expected, got {excerpt(plain(cells).iloc[at])!r}"
+                )
+        places.append(numbers)
+    if there[0] == GLOBE:
+        places = _on_a_plane(*places)
+    points = zip(targets, *(axis.tolist() for axis in places), strict=True)
+    return tuple(Position(series=target, x=x, y=y) for target, x, y in points)
 
 
-def _text(path: Path) -> str:
-    try:
-        content = read_regular(path.resolve(), at_most=MOST_BYTES)
-    except FileNotFoundError:
-        raise DataError(
-            f"{path}: no such file; correct 'positions' in the task file, which is relative to it"
-        ) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{path}: cannot be read ({reason}); name a CSV of positions") from None
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise DataError(f"{path}, line {line}: is not UTF-8 text; save the file as UTF-8") from None
-
-
-def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row that is not blank, and the line on which it begins."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield line, cells
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"{path}, line {line}: cannot be read as CSV ({error})") from None
-
-
-def _axes(header: Sequence[str], path: Path) -> tuple[str, str]:
-    there = [axes for axes in (PLANE, GLOBE) if set(axes) <= set(header)]
-    if NAME not in header or not there:
-        shown = ", ".join(repr(excerpt(cell)) for cell in header[:8]) or "nothing"
-        raise DataError(f"{path}, line 1: {HEADER}, there is {shown}")
-    if len(there) > 1:
-        raise DataError(f"{path}, line 1: has x,y and lat,lon; keep one of the two pairs")
-    for name in (NAME, *there[0]):
-        if header.count(name) > 1:
-            raise DataError(f"{path}, line 1: the column {name!r} is there twice; keep one")
-    return there[0]
-
-
-def _number(cell: str, axis: str, where: str) -> float:
-    bound = _BOUNDS.get(axis, LARGEST)
-    number = float(cell) if _NUMBER.fullmatch(cell.strip()) else math.nan
-    if not abs(number) <= bound:
-        raise DataError(
-            f"{where}, column {axis!r}: a number from {-bound:g} to {bound:g} is expected, got "
-            f"{excerpt(cell.strip())!r}"
-        )
-    return number
-
-
-def _on_a_plane(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Degrees (latitude, longitude) as kilometres east and north of the first place.
+def _on_a_plane(lat: Floats, lon: Floats) -> list[Floats]:
+    """Degrees as kilometres east and north of the first place, each (T,).
 
     Equirectangular, about the mean latitude: within a region, a thousandth is the error.
     """
-    middle = math.radians(sum(lat for lat, _ in places) / len(places))
     per_degree = math.radians(EARTH_KM)
-    lat0, lon0 = places[0]
-    found = []
-    for lat, lon in places:
-        east = (lon - lon0 + 180) % 360 - 180  # the short way round
-        x = round(per_degree * math.cos(middle) * east, DIGITS)
-        found.append((x, round(per_degree * (lat - lat0), DIGITS)))
-    return found
+    east = (lon - lon[0] + 180) % 360 - 180  # the short way round
+    x = per_degree * math.cos(math.radians(float(lat.mean()))) * east
+    return [x.round(DIGITS), (per_degree * (lat - lat[0])).round(DIGITS)]
 
 
 # What keys of a task are checked for, beyond their types.
 
 
-def checked_frequency(value: str, source: Source | None) -> str:
-    """`value`, an alias of pandas.
+BuiltIn = EtthSource | DemoSource
 
-    Raises:
-        ValueError: it is none, or none of this source's.
-    """
-    if isinstance(source, EtthSource | DemoSource) and value != "h":
-        raise ValueError(f"this source is hourly: 'h' is expected, got {value!r}")
+
+def _problem_of_frequency(value: str, source: Source | None) -> str | None:
+    """Why this is no alias of pandas, or none for this source; None where it is."""
+    if isinstance(source, BuiltIn) and value != "h":
+        return f"this source is hourly: 'h' is expected, got {value!r}"
     local = isinstance(source, FileSource) and source.timezone is not None
     if value in {"h", "min"} or (value == "D" and not local):
-        return value  # the usual ones, without importing pandas
-    from tuner.data.times import frequency_problem, within_a_day
+        return None  # the usual ones, without importing pandas
+    from tuner.data.calendars import frequency_problem, within_a_day
 
     problem = frequency_problem(value)
     if problem is None and local and not within_a_day(value):
-        problem = (
+        return (
             f"source.timezone is for steps shorter than a day, got {value!r}: days have no "
             "daylight saving; leave timezone out"
         )
-    if problem:
-        raise ValueError(problem)
-    return value
+    return problem
 
 
-def named_once(names: tuple[str, ...], taken: Sequence[str]) -> tuple[str, ...]:
-    """`names`, none of which is there twice or among `taken`.
+def named_twice(names: Sequence[str], taken: Sequence[str] = ()) -> str | None:
+    """What to say where one of the names is there twice, or among `taken`; None where none is."""
+    twice = (name for at, name in enumerate(names) if name in names[:at] or name in taken)
+    name = next(twice, None)
+    return None if name is None else f"{name!r} is named twice; name each column once"
 
-    Raises:
-        ValueError: one is.
-    """
-    for position, name in enumerate(names):
-        if name in names[:position] or name in taken:
-            raise ValueError(f"{name!r} is named twice; name each column once")
-    return names
+
+def _ascend(levels: Sequence[float]) -> bool:
+    return all(low < high for low, high in pairwise(levels))
 
 
 PROTOCOL_QUANTILES = (
@@ -256,6 +190,14 @@ Calendar = Literal[
 MOST_COLUMNS, MOST_ROWS = 10_000, 1_000_000
 
 
+class Bound(Frozen):
+    """What a target never is below, or above: forecasts are not, either."""
+
+    column: Name
+    low: float | None = None
+    high: float | None = None
+
+
 class Task(Frozen):
     """What is to be forecast, and how it is measured.
 
@@ -266,6 +208,7 @@ class Task(Frozen):
     static covariate. `objective_series` names the series whose test MQL is the objective; None
     means the mean over all series. `objective` says in which units columns are averaged.
     `positions` are the places of the targets, in their order; a file has the path of a CSV.
+    `bounds` are what targets never leave.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)
@@ -285,93 +228,73 @@ class Task(Frozen):
     objective_series: Name | None = None
     objective: Objective = Objective.MQL
     positions: tuple[Position, ...] = Field(default=(), max_length=MOST_COLUMNS)
-
-    @field_validator("frequency")
-    @classmethod
-    def _frequency_is_an_alias(cls, value: str, info: ValidationInfo) -> str:
-        return checked_frequency(value, info.data.get("source"))
-
-    @field_validator("split")
-    @classmethod
-    def _split_is_a_partition(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
-        if not all(0 < fraction < 1 for fraction in value) or abs(sum(value) - 1) > 1e-6:  # noqa: PLR2004
-            raise ValueError(
-                f"three fractions above 0 that add up to 1 are needed, got {list(value)}"
-            )
-        return value
-
-    @field_validator("calendar")
-    @classmethod
-    def _cycles_arenamed_once(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        source = info.data.get("source")
-        if value and isinstance(source, FileSource) and source.index and source.start is None:
-            raise ValueError(
-                "index = true: the rows have no dates; leave calendar empty, or date the first row "
-                "with start = '1990-01-01' under [source]"
-            )
-        return named_once(value, ())
-
-    @field_validator("target_columns", "past_covariates", "future_covariates")
-    @classmethod
-    def _columns_arenamed_once(
-        cls, value: tuple[str, ...], info: ValidationInfo
-    ) -> tuple[str, ...]:
-        source = info.data.get("source")
-        taken: list[str] = []
-        if isinstance(source, FileSource):
-            taken += [column for column in (source.time_column, source.id_column) if column]
-        for field in ("target_columns", "past_covariates", "future_covariates"):
-            if field != info.field_name:
-                taken += info.data.get(field, ())
-        if (
-            info.field_name != "target_columns"
-            and value
-            and source is not None
-            and not isinstance(source, FileSource)
-        ):
-            raise ValueError(f"the source {source.kind!r} has no covariate columns; leave it empty")
-        return named_once(value, taken)
-
-    @field_validator("quantiles")
-    @classmethod
-    def _quantiles_ascend(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if not all(0 < level < 1 for level in value) or not all(a < b for a, b in pairwise(value)):
-            raise ValueError(f"ascending levels between 0 and 1 are needed, got {list(value)}")
-        return value
+    bounds: tuple[Bound, ...] = Field(default=(), max_length=MOST_COLUMNS)
 
     @field_validator("eval_quantiles")
     @classmethod
-    def _evaluated_levels_are_trained(
-        cls, value: tuple[float, ...], info: ValidationInfo
-    ) -> tuple[float, ...]:
-        trained = info.data.get("quantiles")
-        if trained is None:  # reported already
+    def _usual_levels(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+        trained = info.data.get("quantiles", ())
+        if value:
             return value
-        if not value:  # the protocol's seven where all are trained, else every trained level
-            return (
-                PROTOCOL_EVAL_QUANTILES if set(PROTOCOL_EVAL_QUANTILES) <= set(trained) else trained
-            )
-        stray = [level for level in value if level not in trained]
-        if stray or not all(a < b for a, b in pairwise(value)):
-            raise ValueError(
-                f"ascending levels from quantiles are needed, got {stray or list(value)}"
-            )
-        return value
+        return PROTOCOL_EVAL_QUANTILES if set(PROTOCOL_EVAL_QUANTILES) <= set(trained) else trained
 
-    @field_validator("positions")
     @classmethod
-    def _positions_are_of_the_targets(
-        cls, value: tuple[Position, ...], info: ValidationInfo
-    ) -> tuple[Position, ...]:
-        targets = info.data.get("target_columns", ())
-        if value and tuple(each.series for each in value) != targets:
-            raise ValueError("a place for each target column is expected, in the columns' order")
-        return value
+    def problem(cls, key: str, value: Any, before: Mapping[str, Any]) -> str | None:  # noqa: C901, PLR0911, PLR0912 - one each
+        """As of its parent."""
+        source, trained = before.get("source"), before.get("quantiles")
+        undated = isinstance(source, FileSource) and source.index and source.start is None
+        match key:
+            case "frequency":
+                return _problem_of_frequency(value, source)
+            case "split" if not all(0 < part < 1 for part in value) or abs(sum(value) - 1) > 1e-6:  # noqa: PLR2004
+                return f"three fractions above 0 that add up to 1 are needed, got {list(value)}"
+            case "calendar" if value and undated:
+                return (
+                    "index = true: the rows have no dates; leave calendar empty, or date the first "
+                    "row with start = '1990-01-01' under [source]"
+                )
+            case "calendar":
+                return named_twice(value)
+            case "past_covariates" | "future_covariates" if value and isinstance(source, BuiltIn):
+                return f"the source {source.kind!r} has no covariate columns; leave it empty"
+            case "target_columns" | "past_covariates" | "future_covariates":
+                times, ids = (getattr(source, each, None) for each in ("time_column", "id_column"))
+                others = [before.get(each, ()) for each in ("target_columns", "past_covariates")]
+                return named_twice(value, [*listed(times), *listed(ids), *chain(*others)])
+            case "quantiles" if not _ascend(value) or not all(0 < level < 1 for level in value):
+                return f"ascending levels between 0 and 1 are needed, got {list(value)}"
+            case "eval_quantiles" if value and trained is not None:
+                stray = [level for level in value if level not in trained]
+                if stray or not _ascend(value):
+                    return f"ascending levels from quantiles are needed, got {stray or list(value)}"
+            case "bounds":
+                columns = [each.column for each in value]
+                stray = [c for c in columns if c not in before.get("target_columns", ())]
+                if stray:
+                    return f"bounds are of target columns, {stray[0]!r} is none"
+                ends = [(each.low, each.high) for each in value]
+                if any(e == (None, None) or (None not in e and e[0] >= e[1]) for e in ends):
+                    return "a 'low' below a 'high' is needed, or one of the two"
+                return named_twice(columns)
+            case "positions" if value:
+                if tuple(each.series for each in value) != before.get("target_columns", ()):
+                    return "a place for each target column is expected, in the columns' order"
+        return None
 
     @property
     def columns(self) -> tuple[Name, ...]:
         """Targets, past covariates, future covariates: those of a file that are used for values."""
         return (*self.target_columns, *self.past_covariates, *self.future_covariates)
+
+    @property
+    def file(self) -> FileSource:
+        """How its rows stand in a table: as in its own file; those of built-in data with a column
+        that names their series.
+        """
+        if isinstance(self.source, FileSource):
+            return self.source
+        times = "date" if isinstance(self.source, EtthSource) else DEFAULT_TIME_COLUMN
+        return FileSource(path=Path(self.name), time_column=times, id_column=NAME)
 
     @property
     def window(self) -> int:
@@ -383,13 +306,20 @@ class Task(Frozen):
         """Whose MQL is minimised where nobody says: the test split's in the reference job, whose
         team had it so, and in the demonstration; the validation split's of data of one's own.
         """
-        built_in = isinstance(self.source, EtthSource | DemoSource)
-        return MqlSplit.TEST if built_in else MqlSplit.VAL
+        return MqlSplit.TEST if isinstance(self.source, BuiltIn) else MqlSplit.VAL
 
     @property
     def eval_index(self) -> tuple[int, ...]:
         """Position of each evaluated level among the trained ones."""
         return tuple(self.quantiles.index(level) for level in self.eval_quantiles)
+
+    @property
+    def limits(self) -> tuple[list[float], list[float]]:
+        """What each target is never below, and never above."""
+        lows = {each.column: each.low for each in self.bounds if each.low is not None}
+        highs = {each.column: each.high for each in self.bounds if each.high is not None}
+        names = self.target_columns
+        return [lows.get(n, -math.inf) for n in names], [highs.get(n, math.inf) for n in names]
 
     def definition(self) -> dict[str, Any]:
         """What makes this task this task, as plain JSON-able data.
@@ -397,13 +327,11 @@ class Task(Frozen):
         Left out: the description, and where and in what dialect the file is written. The identity
         of the data is the hash of its content (`PreparedData.data_hash`).
         """
-        plain = self.model_dump(mode="json", exclude={"description"})
+        usual = {"objective": Objective.MQL, "positions": (), "bounds": ()}  # not always said
+        left_out = {key for key, value in usual.items() if getattr(self, key) == value}
+        plain = self.model_dump(mode="json", exclude={"description", *left_out})
         if isinstance(self.source, FileSource):
             plain["source"] = self.source.what_it_holds()
-        if self.objective is Objective.MQL:  # tasks of before there were others keep their hash
-            del plain["objective"]
-        if not self.positions:  # nor did tasks know where their targets are
-            del plain["positions"]
         return plain
 
 
@@ -436,39 +364,8 @@ def shapes(task: Task) -> ModelShapes:
     )
 
 
-def etth_task() -> Task:
-    """The reference job (BENCHMARK: hourly ETTh1 and ETTh2, 168 h in, 24 h out)."""
-    return Task(
-        name="etth",
-        description="ETTh1 and ETTh2, hourly: 168 h in, 24 h out; the reference job",
-        source=EtthSource(kind="etth"),
-        target_columns=("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"),
-        frequency="h",
-        input_size=168,
-        horizon=24,
-        calendar=("hour", "day_of_week", "month"),
-        static_id=True,
-        objective_series="ETTh1",
-    )
-
-
-def demo_task() -> Task:
-    """Two small generated series: a CPU trial takes seconds, and nothing is downloaded."""
-    return Task(
-        name="demo",
-        description="two generated hourly series with daily and weekly cycles: 24 h in, 6 h out; "
-        "small and offline",
-        source=DemoSource(kind="demo"),
-        target_columns=("load", "heat", "flow"),
-        frequency="h",
-        input_size=24,
-        horizon=6,
-        calendar=("hour", "day_of_week"),
-        static_id=True,
-    )
-
-
-_BUILT_IN = {"demo": demo_task, "etth": etth_task}
+BUILT_IN = ("demo", "etth")
+"""Their task files lie beside this module."""
 
 
 def load_task(name_or_path: str) -> Task:
@@ -480,11 +377,12 @@ def load_task(name_or_path: str) -> Task:
     """
     if (path := task_file(name_or_path)) is not None:
         return _load_file(path)
-    if name_or_path not in _BUILT_IN:
+    if name_or_path not in BUILT_IN:
         raise unknown_name(
-            "task", name_or_path, _BUILT_IN, more="; or the path of a task file ending in .toml"
+            "task", name_or_path, BUILT_IN, more="; or the path of a task file ending in .toml"
         )
-    return _BUILT_IN[name_or_path]()
+    text = Path(__file__).with_name(f"{name_or_path}.toml").read_text(encoding="utf-8")
+    return Task.model_validate(tomllib.loads(text))
 
 
 def task_file(name_or_path: str) -> Path | None:
@@ -498,30 +396,12 @@ def _load_file(path: Path) -> Task:
     document = read_toml(path)
     named = {key: value for key, value in document.data.items() if key != "positions"}
     task = validate(replace(document, data=named), Task)
-    if task.name in _BUILT_IN:
-        where = document.where(("name",))
-        raise UsageError(
-            f"{where}: key 'name': {task.name!r} is a built-in task; choose another name"
-        )
+    if task.name in BUILT_IN:
+        where = f"{document.where(('name',))}: key 'name'"
+        raise UsageError(f"{where}: {task.name!r} is a built-in task; choose another name")
     long = isinstance(task.source, FileSource) and task.source.id_column is not None
     places = positions_of(document, task.target_columns, long=long)
     task = task.model_copy(update={"positions": places})
     if isinstance(task.source, FileSource):
         task = task.model_copy(update={"source": task.source.placed_in(path.parent)})
     return task
-
-
-# Quantile levels that belong together.
-
-
-def symmetric_pairs(levels: Sequence[float]) -> list[tuple[int, int]]:
-    """Places of the levels q and 1 - q where both are there, the widest interval first.
-
-    Args:
-        levels: ascending.
-    """
-    return [
-        (low, high)
-        for low, high in combinations(range(len(levels)), 2)
-        if math.isclose(levels[low] + levels[high], 1.0, abs_tol=1e-9)
-    ]

@@ -1,209 +1,343 @@
-"""Timestamps of a file: parsed, and checked to be sorted, unique and without gaps; those of an
-index, counted.
+"""Timestamps of a file: how they are written, read, and checked to be sorted, unique and without
+gaps; those of an index, counted.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tuner.errors import DataError
-
-Times = npt.NDArray[np.datetime64]
-
-DAY_NS = 86_400_000_000_000
-UNDATED = "1970-01-01"
-"""The first row of an index that nobody dated."""
+from tuner.data.calendars import Times, grid, within_a_day
+from tuner.data.source_kinds import FileSource, listed
+from tuner.errors import DataError, first_line
+from tuner.files.plain import excerpt
 
 SET_ID_COLUMN = "set id_column under [source]"
 SHORTER_FREQUENCY = "set a shorter frequency in the task file"
 """Remedies of who has a task file; while one is proposed they are options."""
 
-_OFFSET = re.compile(r"(?:[zZ]|[+-]\d\d(?::?\d\d)?)$")
+Flags = npt.NDArray[np.bool_]
+Lines = Sequence[int] | npt.NDArray[np.int64]
+"""Where rows stand in a file, from 1 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeColumn:
-    """Where timestamps come from, for messages: file and column, and how the file is read."""
+    """Where timestamps come from, for messages: the source of a file, how it is called here, and
+    the frequency of its rows.
+    """
 
-    file: str
-    column: str
-    time_format: str | None
-    wide: bool
-    zone: str | None = None
+    source: FileSource
+    frequency: str = "h"
+    file: str = ""
 
-    def at(self, row: int) -> str:
-        return f"{self.file}, row {row}, column {self.column!r}"
+    @property
+    def label(self) -> str:
+        """The file."""
+        return self.file or str(self.source.path)
+
+    @property
+    def column(self) -> str:
+        """Its name; of several, all of them."""
+        return " ".join(listed(self.source.time_column))
+
+    def at(self, row: int, column: str | None = None) -> str:
+        """A cell."""
+        return f"{self.label}, row {row}, column {column or self.column!r}"
 
     def show(self, time: np.datetime64) -> str:
         """A time for a message; where a time zone was taken off, it says so."""
-        return f"{pd.Timestamp(time)}{' UTC' if self.zone else ''}"
+        return f"{pd.Timestamp(time)}{' UTC' if self.source.timezone else ''}"
 
 
-def frequency_problem(alias: str) -> str | None:
-    """Why pandas knows no frequency `alias` (old spellings such as 'H' too); None where it does."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            offset = pd.tseries.frequencies.to_offset(alias)
-    except (ValueError, OverflowError, TypeError, Warning):
-        offset = None
-    if offset is None or offset.n < 1:
-        return f"{alias!r} is no pandas frequency; use for example 'h', '15min', 'D', 'W-SUN', 'MS'"
-    return None
+# How times are written: a form is one of strptime, or None for ISO 8601. Beyond strptime, `%q` is a
+# quarter, `%Z` an abbreviated zone, `%G-W%V` a week, `unix` and the like count from 1970, and what
+# ends in ` - ...` is a range, whose beginning counts.
 
 
-def within_a_day(alias: str) -> bool:
-    """Whether one step of frequency `alias` is shorter than a day."""
-    offset = pd.tseries.frequencies.to_offset(alias)
-    return isinstance(offset, pd.offsets.Tick) and offset.nanos < DAY_NS
+ISO = "ISO 8601"
+RANGE = " - ..."
+UNIX = {"unix": "s", "unix_ms": "ms", "unix_us": "us", "unix_ns": "ns"}
+_HOURS = {
+    "UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "MEZ": 1, "CEST": 2, "MESZ": 2,
+    "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9, "AEST": 10, "AEDT": 11, "EST": -5, "EDT": -4,
+    "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+}  # fmt: skip
+"""East of Greenwich."""
+_DAYS = tuple(
+    (f"{pattern}(?:([ T]+|, )(.*))?", forms)
+    for pattern, *forms in (
+        (r"\d{4}([-./])\d{1,2}\1\d{1,2}", "%Y{0}%m{0}%d"),
+        (r"\d{1,2}([-./])\d{1,2}\1\d{4}", "%d{0}%m{0}%Y", "%m{0}%d{0}%Y"),
+        (r"\d{1,2}([-./])\d{1,2}\1\d{2}", "%d{0}%m{0}%y", "%m{0}%d{0}%y", "%y{0}%m{0}%d"),
+        (r"\d{1,2}([-./ ]?)[A-Za-z]{3,9}\1\d{4}", "%d{0}%b{0}%Y", "%d{0}%B{0}%Y"),
+        (r"\d{1,2}([-./ ])[A-Za-z]{3,9}\1\d{2}", "%d{0}%b{0}%y", "%d{0}%B{0}%y"),
+        (r"[A-Za-z]{3,9} \d{1,2}(,?) \d{4}", "%b %d{0} %Y", "%B %d{0} %Y"),
+        (r"[A-Za-z]{3,9}([-./ ]?)\d{4}", "%b{0}%Y", "%B{0}%Y"),
+        (r"[A-Za-z]{3,9}([-./ ]?)\d{2}", "%b{0}%y", "%B{0}%y"),
+        (r"\d{2}([-./ ])[A-Za-z]{3,9}", "%y{0}%b"),
+        (r"\d{4}([-./ ])[A-Za-z]{3,9}", "%Y{0}%b", "%Y{0}%B"),
+        (r"\d{1,2}([-./ ])\d{4}", "%m{0}%Y"),
+        (r"\d{4}([-./ ])\d{1,2}", "%Y{0}%m"),
+        (r"\d{4}([-./ ]?)[Qq][1-4]", "%Y{0}Q%q"),
+        (r"[Qq][1-4]([-./ ]?)\d{4}", "Q%q{0}%Y"),
+        (r"[1-4][Qq]([-./ ]?)\d{4}", "%qQ{0}%Y"),
+        (r"\d{4}(-?)W\d{2}", "%G{0}W%V"),
+        (r"\d{4}M\d{2}()", "%YM%m"),
+        (r"\d{14}()", "%Y%m%d%H%M%S"),
+        (r"\d{12}()", "%Y%m%d%H%M"),
+        (r"\d{10}()", "%Y%m%d%H", "unix"),
+        (r"\d{10}\.\d+()", "unix"),
+        (r"\d{8}()", "%Y%m%d", "%d%m%Y", "%m%d%Y"),
+        (r"\d{6}()", "%Y%m"),
+        (r"\d{4}()", "%Y"),
+        (r"\d{13}()", "unix_ms"),
+        (r"\d{16}()", "unix_us"),
+        (r"\d{19}()", "unix_ns"),
+    )
+)
+_CLOCK = re.compile(
+    r"(?P<H>\d{1,2})(?P<M>:\d{2})?(?P<S>:\d{2})?(?P<f>\.\d{1,9})?(?P<p> ?[AaPp][Mm])?"
+    r"(?P<z> ?(?:[zZ]|[+-]\d{2}:?\d{2}|UTC|GMT|\(?[A-Z]{3,4}\)?))?"
+)
+_ISO_LIKE = re.compile(
+    r"\d{4}-\d{2}(-\d{2}([ T]\d{2}(:?\d{2}(:?\d{2}(\.\d+)?)?)?([zZ]|[+-]\d{2}(:?\d{2})?)?)?)?"
+)
+_OFFSET = re.compile(r"\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)$")
+ENOUGH = 0.95
+"""The share of a column that must be times: what else there is, is told when it is read."""
+_LOOKS = re.compile(
+    r"(?i)\d{1,4}([-./])\d{1,2}\1\d{1,4}\b.*|\d{1,2}:\d{2}\b.*|\d{4}[-/ ]?[qw]\d{1,2}|"
+    r".*\b(jan|feb|m[aä]r|apr|ma[iy]|ju[nl]|aug|sep|o[ck]t|nov|de[cz]|dim|lun|mon|tue)[a-zé]*\b.*\d.*"
+)
 
 
-def counted_times(rows: int, start: str | None, frequency: str, file: str) -> Times:
-    """Times of an index, (rows,): one `frequency` after the other, from `start` on.
+def looks_like_times(texts: Sequence[str]) -> bool:
+    """Whether most of these cells would be times for a person."""
+    return 2 * sum(1 for each in texts if _LOOKS.fullmatch(each)) > len(texts)
+
+
+def forms_of(texts: Sequence[str]) -> tuple[str | None, ...]:
+    """The forms in which some cells may be written, by what most of them look like."""
+    seen = Counter(_forms_of_cell(each.strip()) for each in texts)
+    seen.pop((), None)
+    return seen.most_common(1)[0][0] if seen else ()
+
+
+def clock_form(text: str) -> str | None:
+    """The form of a time of day, such as 05:30; None where it is none."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        return None
+    codes = {"H": "%I" if found["p"] else "%H", "M": ":%M", "S": ":%S", "f": ".%f", "p": "%p"}
+    codes["z"] = "%Z" if (found["z"] or "").strip(" ()") in _HOURS else "%z"
+    there = ((found[part], code) for part, code in codes.items() if found[part])
+    return "".join(" " * cell.startswith(" ") + code for cell, code in there)
+
+
+def _forms_of_cell(text: str) -> tuple[str | None, ...]:
+    begin, dash, rest = text.partition(" - ")
+    ending = RANGE if dash and rest else ""
+    if _ISO_LIKE.fullmatch(begin) and not ending:
+        return (None,)
+    for pattern, forms in _DAYS:
+        found = re.fullmatch(pattern, begin)
+        clock = clock_form(found[3]) if found and found[3] is not None else ""
+        if found and clock is not None:
+            return tuple(f"{f.format(found[1])}{found[2] or ''}{clock}{ending}" for f in forms)
+    return ()
+
+
+class Read(NamedTuple):
+    """Cells read as times, each (R,): UTC where they have an offset, NaT where a cell is none; what
+    clocks showed; and which have an offset.
+    """
+
+    times: pd.Series[pd.Timestamp]
+    clock: pd.Series[pd.Timestamp]
+    dated: Flags
+
+
+def read_form(texts: pd.Series[Any], form: str | None) -> Read:
+    """Texts read in a form, or moments.
 
     Raises:
-        DataError: they leave the calendar, or `start` is none of them.
+        ValueError: the form cannot be used.
     """
-    first = pd.Timestamp(start or UNDATED)
-    try:
-        index = pd.date_range(first, periods=rows, freq=frequency)
-    except (pd.errors.OutOfBoundsDatetime, OverflowError):
-        raise DataError(
-            f"{file}: {rows} rows at frequency {frequency!r} from {first} on leave the calendar; "
-            f"{SHORTER_FREQUENCY}"
-        ) from None
-    if start is not None and index[0] != first:
-        raise DataError(
-            f"{file}: start {start!r} does not fit frequency {frequency!r}, whose next timestamp "
-            f"is {index[0]}; correct one of them in the task file"
+    if texts.dtype.kind == "M":
+        zoned = texts.dt.tz is not None
+        times = texts.dt.tz_convert(None) if zoned else texts
+        clock = texts.dt.tz_localize(None)
+        flags = np.full(len(texts), zoned)
+        return Read(times.astype("datetime64[us]"), clock.astype("datetime64[us]"), flags)
+    if form in UNIX:
+        unit: Any = UNIX[form]
+        times = pd.to_datetime(pd.to_numeric(texts, errors="coerce"), unit=unit, errors="coerce")
+        times = times.astype("datetime64[us]")
+        return Read(times, times, np.ones(len(texts), dtype=np.bool_))
+    if form is not None:
+        texts, form = _in_strptimes_words(texts, form)
+    times, dated = _parsed(texts, form)
+    if not dated.any():
+        return Read(times, times, dated)
+    clocks = texts.str.contains(":", regex=False)
+    bare = texts.where(~clocks, texts.str.replace(_OFFSET, "", regex=True))
+    return Read(times, _parsed(bare, form and form.removesuffix("%z").rstrip())[0], dated)
+
+
+def _in_strptimes_words(texts: pd.Series[str], form: str) -> tuple[pd.Series[str], str]:
+    if form.endswith(RANGE):
+        texts, form = texts.str.split(" - ", n=1).str[0], form.removesuffix(RANGE)
+    if "%q" in form:  # the first month of the quarter
+        month = re.compile(r"(?<!\d)([1-4])(?!\d)")
+        texts = texts.str.replace(month, lambda m: f"{3 * int(m[1]) - 2:02d}", regex=True)
+        form = form.replace("%q", "%m").upper().replace("%M", "%m")
+        texts = texts.str.upper()
+    if "%Z" in form:
+        zone, hours = re.compile(r"\(?([A-Z]{3,4})\)?$"), _HOURS
+        texts = texts.str.replace(
+            zone, lambda z: f"{hours[z[1]]:+03d}00" if z[1] in hours else z[0], regex=True
         )
-    times: Times = index.to_numpy().astype("datetime64[us]")
-    return times
+        form = form.replace("%Z", "%z")
+    if form.endswith("%V"):
+        texts, form = texts + "-1", f"{form}-%u"
+    return texts, form
 
 
-def parse_times(cells: Sequence[str], rows: Sequence[int], where: TimeColumn) -> Times:
-    """The cells as datetime64[us] without a zone; offsets are converted to UTC.
+def _parsed(texts: pd.Series[str], form: str | None) -> tuple[pd.Series[pd.Timestamp], Flags]:
+    given: dict[str, Any] = {"format": form or "ISO8601", "errors": "coerce"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            found = pd.to_datetime(texts, **given)
+            dated = np.full(len(texts), found.dt.tz is not None)
+        except re.error as error:  # a part of a time twice
+            raise ValueError(first_line(error)) from None
+        except ValueError:  # offsets that differ, or that some cells have
+            found = pd.to_datetime(texts, **given, utc=True)
+            there = texts.str.contains(":", regex=False) & texts.str.contains(_OFFSET)
+            dated = there.to_numpy(np.bool_)
+    if found.dt.tz is not None:
+        found = found.dt.tz_convert(None)
+    found = found.astype("datetime64[us]").mask(texts.isin(["now", "today"]))  # which pandas reads
+    late = texts[found.isna()].str.extract(r"(.*\D)24((?::00)*)$").dropna()  # the end of a day
+    if len(late):
+        found.loc[late.index] = _parsed(late[0] + "00" + late[1], form)[0] + pd.Timedelta(days=1)
+    return found, dated
+
+
+def parse_times(texts: pd.Series[Any], rows: Lines, where: TimeColumn) -> tuple[Times, Times, bool]:
+    """The cells as datetime64[us] without a zone, offsets converted to UTC, or left out where a
+    step is a day or more; what clocks showed; and whether they have an offset.
 
     Raises:
-        DataError: the first cell that is no timestamp, by row.
+        DataError: the first cell that is no timestamp, by row; or some with an offset and some
+            without.
     """
-    form = where.time_format or "ISO8601"
+    form = where.source.time_format
     try:
-        parsed = pd.to_datetime(
-            pd.Series(list(cells), dtype=object), format=form, utc=True, errors="coerce"
-        )
+        read = read_form(texts, form)
     except ValueError as error:
-        raise DataError(f"{where.file}: time_format {form!r} cannot be used ({error})") from None
-    bad = np.flatnonzero(parsed.isna().to_numpy())
+        raise DataError(f"{where.label}: time_format {form!r} cannot be used ({error})") from None
+    bad = np.flatnonzero(read.times.isna().to_numpy())
     if bad.size:
-        first = int(bad[0])
+        at, cell = where.at(rows[int(bad[0])]), excerpt(str(texts.iloc[int(bad[0])]))
+        if texts.dtype.kind == "M":
+            raise DataError(f"{at}: the cell is empty; correct or remove the row")
         remedy = "correct the cell"
-        if where.time_format is None:
-            remedy += (
-                ' or set time_format (such as "%d.%m.%Y %H:%M") under [source] in the task file'
-            )
+        if form is None:
             form = "an ISO 8601 timestamp such as 2016-07-01 00:00:00"
-        raise DataError(f"{where.at(rows[first])}: {cells[first]!r} is not {form}; {remedy}")
-    times: Times = parsed.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+            remedy += ' or set time_format (such as "%d.%m.%Y %H:%M") under [source]'
+        raise DataError(f"{at}: {cell!r} is not {form}; {remedy}")
+    dated = read.dated
+    if dated.any() and not dated.all():
+        at = where.at(rows[int(np.flatnonzero(dated != dated[0])[0])])
+        raise DataError(f"{at}: some times have an offset from UTC, and some have none")
+    times, clock = (each.to_numpy("datetime64[us]") for each in (read.times, read.clock))
+    return times if within_a_day(where.frequency) else clock, clock, bool(dated.any())
+
+
+def counted_times(rows: int, where: TimeColumn) -> Times:
+    """Times of an index, (rows,): one step of the frequency after the other, from the start on.
+
+    Raises:
+        DataError: they leave the calendar, or the start is none of them.
+    """
+    start, file = where.source.start, where.label
+    first = pd.Timestamp(start or "1970-01-01")
+    try:
+        times = grid(first, where.frequency, periods=rows)
+    except DataError as error:
+        raise DataError(f"{file}: {rows} {error}; {SHORTER_FREQUENCY}") from None
+    if start is not None and times[0] != first:
+        said = f"frequency {where.frequency!r}, whose next timestamp is {pd.Timestamp(times[0])}"
+        raise DataError(f"{file}: start {start!r} does not fit {said}")
     return times
 
 
-def have_offsets(texts: Sequence[str], where: TimeColumn) -> npt.NDArray[np.bool_]:
-    """Which times say their offset from UTC, (R,)."""
-    if where.zone is None:
-        return np.ones(len(texts), dtype=np.bool_)
-    if where.time_format is not None:
-        return np.full(len(texts), "%z" in where.time_format, dtype=np.bool_)
-    # A day alone ends in what looks like an offset.
-    return np.array([":" in text and bool(_OFFSET.search(text)) for text in texts], dtype=np.bool_)
-
-
-def check_times(times: Times, rows: Sequence[int], frequency: str, where: TimeColumn) -> None:
-    """Sorted, unique, every step one `frequency`. `rows` are the timestamps' rows in the file.
-
-    Raises:
-        DataError: the first row that breaks the order or the step.
-    """
-    check_order(times, rows, where)
-    expected = _expected(times, frequency)
-    wrong = np.flatnonzero(times != expected)
-    if wrong.size == 0:
-        return
-    first = int(wrong[0])
-    if first == 0:
-        raise DataError(off_the_grid(times[0], rows[0], expected[0], frequency, where))
-    if times[first] > expected[first]:
-        raise DataError(
-            f"{where.at(rows[first])}: gap: {where.show(times[first])} follows "
-            f"{where.show(times[first - 1])}, but frequency {frequency!r} expects "
-            f"{where.show(expected[first])}; fill in the missing rows, set gaps under [source], or "
-            "correct the frequency"
-        )
-    raise DataError(
-        f"{where.at(rows[first])}: {where.show(times[first])} follows "
-        f"{where.show(times[first - 1])} too soon for frequency {frequency!r}, which expects "
-        f"{where.show(expected[first])}; correct the row or the frequency"
-    )
-
-
-def off_the_grid(
-    time: np.datetime64, row: int, expected: np.datetime64, frequency: str, where: TimeColumn
-) -> str:
-    """What to say of a first timestamp that is none of its frequency's."""
-    return (
-        f"{where.at(row)}: {where.show(time)} does not fit frequency {frequency!r}, "
-        f"whose next timestamp is {where.show(expected)}; "
-        "set the frequency of the file in the task file"
-    )
-
-
-def check_order(times: Times, rows: Sequence[int], where: TimeColumn) -> None:
+def check_order(times: Times, rows: Lines, where: TimeColumn) -> None:
     """Sorted and unique. `rows` are the timestamps' rows in the file.
 
     Raises:
         DataError: the first row that breaks the order.
     """
-    hint = f"; if the file holds several series, {SET_ID_COLUMN}" if where.wide else ""
-    steps = np.diff(times).astype(np.int64)
-    stops = np.flatnonzero(steps <= 0)
-    if stops.size:
-        later = int(stops[0]) + 1
-        if times[later] == times[later - 1]:
-            raise DataError(
-                f"{where.at(rows[later])}: duplicate timestamp {where.show(times[later])} "
-                f"(also in row {rows[later - 1]}); keep one row per timestamp{hint}"
-            )
-        raise DataError(
-            f"{where.at(rows[later])}: unsorted timestamps: {where.show(times[later])} comes after "
-            f"{where.show(times[later - 1])}; sort the rows by time{hint}"
-        )
+    wide = where.source.id_column is None
+    hint = f"; if the file holds several series, {SET_ID_COLUMN}" if wide else ""
+    stops = np.flatnonzero(np.diff(times).astype(np.int64) <= 0)
+    if not stops.size:
+        return
+    later = int(stops[0]) + 1
+    at, time, before = where.at(rows[later]), where.show(times[later]), where.show(times[later - 1])
+    said = f"duplicate timestamp {time} (also in row {rows[later - 1]}); keep one row per timestamp"
+    if time != before:
+        said = f"unsorted timestamps: {time} comes after {before}; sort the rows by time"
+    raise DataError(f"{at}: {said}{hint}")
 
 
-def _expected(times: Times, frequency: str) -> Times:
-    """The timestamps that `frequency` would give from the first one on, (R,)."""
-    start = pd.Timestamp(times[0])
+def check_steps(times: Times, rows: Lines, where: TimeColumn) -> None:
+    """Every step one of the frequency. `rows` are the rows of the ascending timestamps in the file.
+
+    Raises:
+        DataError: the first row that breaks the step.
+    """
     try:
-        index = pd.date_range(start, periods=len(times), freq=frequency)
-    except pd.errors.OutOfBoundsDatetime:
-        # Far too coarse: years given for hours, say. The second step tells.
-        index = pd.date_range(start, periods=2, freq=frequency)
-    expected: Times = index.to_numpy().astype("datetime64[us]")
-    # Steps after the last are never looked at: an earlier one differs before them.
-    return np.concatenate([expected, np.full(len(times) - len(expected), expected[-1])])
+        expected = grid(times[0], where.frequency, periods=len(times))
+    except DataError:  # far too coarse: years given for hours, say; the second step tells
+        expected = grid(times[0], where.frequency, periods=2)
+    wrong = np.flatnonzero(times[: len(expected)] != expected)
+    if wrong.size:
+        first = int(wrong[0])
+        gap = "gap: " if times[first] > expected[first] else "too soon: "
+        remedy = "fill in the missing rows, set gaps under [source], or correct the frequency"
+        refuse_step(first, expected[first], gap, remedy, times, rows, where)
+
+
+def refuse_step(
+    at: int, expected: np.datetime64, what: str, remedy: str,
+    times: Times, rows: Lines, where: TimeColumn,
+) -> None:  # fmt: skip
+    """Raises DataError: the row at position `at` stands where `expected` should."""
+    said, should, frequency = where.show(times[at]), where.show(expected), where.frequency
+    why = f"{what}{said} follows {where.show(times[at - 1])}, but frequency {frequency!r} expects"
+    if at == 0:
+        why = f"{said} does not fit frequency {frequency!r}, whose next timestamp is"
+        remedy = "set the frequency of the file in the task file"
+    raise DataError(f"{where.at(rows[at])}: {why} {should}; {remedy}")
 
 
 # Local time with daylight saving, taken to UTC: what stands twice in autumn is told apart by its
 # order, what no clock showed in spring is refused.
 
 
-def to_utc(local: Times, rows: Sequence[int], zone: str, where: TimeColumn) -> Times:
+def to_utc(local: Times, rows: Lines, where: TimeColumn) -> Times:
     """Local times of one series, in the order of the file, as UTC, (R,) datetime64[us].
 
     Of the times that a clock shows twice, the first ones are daylight saving time; from where they
@@ -212,14 +346,17 @@ def to_utc(local: Times, rows: Sequence[int], zone: str, where: TimeColumn) -> T
     Args:
         local: what clocks showed, (R,).
         rows: where each stands in the file.
-        zone: an IANA name.
-        where: the column.
+        where: the column, whose source has a time zone.
 
     Raises:
-        DataError: a time that no clock in `zone` showed.
+        DataError: a time that no clock there showed.
     """
+    zone = str(where.source.timezone)
     clock = pd.DatetimeIndex(local)
-    summer = _is_summer(local, _shown_twice(clock, zone))
+    if len(clock) and not 1 < clock.year.min() <= clock.year.max() < 9999:  # noqa: PLR2004 - as zones
+        raise DataError(f"{where.at(rows[-1])}: times leave the calendar; correct them")
+    once = clock.tz_localize(zone, ambiguous="NaT", nonexistent="shift_forward")
+    summer = _is_summer(local, np.asarray(once.isna()))
     found = clock.tz_localize(zone, ambiguous=summer, nonexistent="NaT")
     never = np.flatnonzero(found.isna())
     if never.size:
@@ -237,11 +374,6 @@ def to_local(utc: Times, zone: str) -> Times:
     return _plain(pd.DatetimeIndex(utc).tz_localize("UTC").tz_convert(zone))
 
 
-def _shown_twice(clock: pd.DatetimeIndex, zone: str) -> npt.NDArray[np.bool_]:
-    lost = clock.tz_localize(zone, ambiguous="NaT", nonexistent="shift_forward")
-    return np.asarray(lost.isna(), dtype=np.bool_)
-
-
 def _is_summer(local: Times, twice: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which of the times that are shown twice are shown for the first time, (R,)."""
     summer = np.zeros(len(local), dtype=np.bool_)
@@ -257,31 +389,3 @@ def _is_summer(local: Times, twice: npt.NDArray[np.bool_]) -> npt.NDArray[np.boo
 def _plain(index: pd.DatetimeIndex) -> Times:
     times: Times = index.tz_localize(None).to_numpy().astype("datetime64[us]")
     return times
-
-
-# How many rows the season of a frequency has: the cycle that a naive forecast repeats.
-
-
-DAY_S = 86_400
-_ROWS = {"D": 7, "B": 5, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
-"""Of calendar frequencies: a week of days, a year of weeks, months or quarters."""
-
-
-def season_rows(frequency: str) -> int | None:
-    """Rows of a day for what is finer than one, of a week for days, of a year for what is coarser;
-    None where nothing of the kind is known.
-
-    Args:
-        frequency: a pandas alias, such as `h`, `15min`, `D`, `W-SUN`.
-    """
-    if frequency == "h":
-        return 24
-    offset = pd.tseries.frequencies.to_offset(frequency)
-    name = offset.rule_code.partition("-")[0]
-    if isinstance(offset, pd.tseries.offsets.Tick):
-        step_s = offset.nanos / 1e9
-        if step_s < DAY_S:
-            rows = DAY_S / step_s
-            return round(rows) if rows.is_integer() else None
-        return _ROWS["D"] if step_s == DAY_S else None
-    return _ROWS.get(name) if offset.n == 1 else None

@@ -106,14 +106,12 @@ class DeviceData:
             )
         found: DeviceData | None = self.kept.get(input_size)
         if found is None:
-            found = replace(
-                self,
-                task=self.task.model_copy(update={"input_size": input_size}),
-                shapes=replace(self.shapes, input_size=input_size),
-                train=_shorter(self.train, whole, input_size),
-                val=_shorter(self.val, whole, input_size),
-                test=_shorter(self.test, whole, input_size),
-            )
+            task = self.task.model_copy(update={"input_size": input_size})
+            sizes = replace(self.shapes, input_size=input_size)
+            parts: dict[str, Any] = {
+                name: _shorter(getattr(self, name), whole, input_size) for name in SPLITS
+            }
+            found = replace(self, task=task, shapes=sizes, **parts)
             self.kept[input_size] = found
         return found
 
@@ -137,22 +135,10 @@ def _shorter(split: DeviceSplit, whole: int, input_size: int) -> DeviceSplit:
 def refuse_absent_device(device: torch.device | str) -> None:
     """Raises UsageError where torch has no such device here."""
     try:
-        found = torch.device(device)
-        if found.type == "cuda" and not torch.cuda.is_available():
-            raise UsageError(
-                f"device {device!r}: torch finds no CUDA device here; expected e.g. 'cpu'"
-            )
-        torch.empty(0, device=found)
-    except TypeError:
-        raise UsageError(
-            f"device: a device of torch is expected, such as 'cpu' or 'cuda:0', got "
-            f"{excerpt(repr(device))}"
-        ) from None
-    except (RuntimeError, AssertionError) as error:
-        raise UsageError(
-            f"device {excerpt(str(device))!r}: torch has none here ({first_line(error)}); "
-            "expected e.g. 'cpu'"
-        ) from None
+        torch.empty(0, device=torch.device(device))
+    except (TypeError, RuntimeError, AssertionError) as error:
+        why = excerpt(first_line(error), at_most=200)
+        raise UsageError(f"device {device!r}: torch has none here ({why})") from None
 
 
 def to_device(

@@ -5,13 +5,6 @@ What the built-in ones are, studies/ says.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator
-
-from tuner.config import is_name
-from tuner.files.plain import PlainTable
-
 
 def builtin_names() -> tuple[str, ...]:
     """The names of the mixers, the baseline first."""
@@ -30,14 +23,3 @@ def social_names() -> tuple[str, ...]:
 def network_names() -> tuple[str, ...]:
     """The names of all networks that come with tuner."""
     return *builtin_names(), *social_names()
-
-
-def _settings(settings: Any) -> Any:
-    for name in settings if isinstance(settings, dict) else ():
-        if not (isinstance(name, str) and is_name(name)):
-            raise ValueError(f"{name!r} is no argument of a network; expected a Python name")
-    return settings
-
-
-NetworkSettings = Annotated[PlainTable, BeforeValidator(_settings)]
-"""The fixed arguments of a network."""

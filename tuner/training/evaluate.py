@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from tuner.config import Objective
 from tuner.data.prepare import TestWindows, blocks_of
-from tuner.data.task import symmetric_pairs
-from tuner.data.times import season_rows
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.files.plain import in_json
 from tuner.models.fault import out_of_memory
@@ -27,6 +26,7 @@ from tuner.training.quantile_loss import (
     mean_quantile_loss_per_column,
     mean_quantile_loss_per_window,
     rearranged,
+    symmetric_pairs,
 )
 
 BATCH = 512
@@ -54,6 +54,10 @@ class Evaluation:
     test_columns: Mapping[str, float] = field(default_factory=dict)
     """MQL of each target column in original units, over all series; empty where there is one."""
     val_columns: Mapping[str, float] = field(default_factory=dict)
+    test_runs: tuple[float, ...] = ()
+    """MQL of the objective's windows, in runs of consecutive ones: how much two forecasts differ
+    from run to run says how sure it is that one is better. In the order of time."""
+    val_runs: tuple[float, ...] = ()
 
     def of_series(self, name: str | None) -> tuple[float, float]:
         """Test and validation MQL of one series; of None, the means over all forecasts."""
@@ -107,14 +111,63 @@ def evaluate(
     """
     with _evaluating(model):
         means: list[Tensor] = []
+        kept: list[tuple[DeviceSplit, Tensor, Tensor]] = []
         for split, chosen in _parts(data, windows):
             losses = _window_losses(model, data, split, chosen, make_room)
             means += _means(losses, data, split.series_index[chosen])
+            kept.append((split, chosen, losses[:, 0]))
         found = torch.stack(means).tolist()
     n = len(data.series) + 1 + data.shapes.n_targets
     parts = [found[first : first + n] for first in range(0, len(found), n)]
     scores = [_block_scores(data, part) for part in parts]
-    return _evaluation(data, scores[:-1], scores[-1], windows)
+    whole = _evaluation(data, scores[:-1], scores[-1], windows)
+    return replace(whole, test_runs=_in_runs(data, kept[:-1]), val_runs=_in_runs(data, kept[-1:]))
+
+
+MOST_RUNS, LEAST_RUNS = 20, 4
+"""Of consecutive windows; with fewer runs, the windows of several series are parted by series."""
+
+
+def _in_runs(
+    data: DeviceData, parts: Sequence[tuple[DeviceSplit, Tensor, Tensor]]
+) -> tuple[float, ...]:
+    """Means over runs of the objective's windows. Of split, numbers of windows and their losses."""
+    starts, series, losses = (
+        torch.cat(each).cpu().numpy()
+        for each in zip(
+            *((split.starts[n], split.series_index[n], lost) for split, n, lost in parts),
+            strict=True,
+        )
+    )
+    if data.task.objective_series is not None:
+        mine = series == data.series.index(data.task.objective_series)
+        starts, series, losses = starts[mine], series[mine], losses[mine]
+    return run_means(run_numbers(data, starts, series), losses) if len(losses) else ()
+
+
+def run_means(run: npt.NDArray[np.int64], losses: npt.NDArray[np.float64]) -> tuple[float, ...]:
+    """Of losses (N,), by the numbers of their runs, (N,), those that there are."""
+    numbers = np.bincount(run)
+    return tuple((np.bincount(run, losses)[numbers > 0] / numbers[numbers > 0]).tolist())
+
+
+def run_numbers(
+    data: DeviceData, starts: npt.NDArray[np.int64], series: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """The number of each window's run, (N,), in the order of time, of windows' first rows and
+    series. Runs are two horizons long at least, so that the errors of one say little of the next.
+    """
+    first = np.full(len(data.series), np.iinfo(np.int64).max)
+    last = np.zeros(len(data.series), dtype=np.int64)
+    np.minimum.at(first, series, starts)
+    np.maximum.at(last, series, starts)
+    there = np.unique(series)
+    spans = last - first + data.shapes.horizon
+    count = min(MOST_RUNS, int(np.median(spans[there])) // (2 * data.shapes.horizon))
+    run = (starts - first[series]) * max(count, 1) // spans[series]
+    if count < LEAST_RUNS <= len(there):
+        run = np.searchsorted(there, series) * min(MOST_RUNS, len(there)) // len(there)
+    return np.asarray(run)
 
 
 @contextmanager
@@ -228,7 +281,7 @@ def _losses_in_passes(
         unit = data.change[series] if data.task.objective is Objective.SCALED else None
         whole = mean_quantile_loss_per_window(prediction, target, levels, unit)
         losses.append(torch.cat([whole.unsqueeze(1), columns], dim=1))
-    return torch.cat(losses)
+    return torch.cat(losses) if losses else levels.new_zeros(0, 1 + data.shapes.n_targets)
 
 
 def _means(losses: Tensor, data: DeviceData, series_index: Tensor) -> list[Tensor]:
@@ -376,71 +429,3 @@ class _Sums:
             overall=Measured(coverage=float(coverage.mean()), width=float(width.mean())),
             by_column={name: Measured(coverage=c, width=w) for name, c, w in columns},
         )
-
-
-# Forecasts that need no network: what a network has to beat before it is worth anything.
-
-
-LAST_VALUE, SEASONAL_NAIVE = "last_value", "seasonal_naive"
-WINDOWS = 20_000
-"""Training windows at most that errors are taken from, evenly spread."""
-ERRORS = 8_000_000
-"""Errors at most: what is sorted must fit into memory, and into torch's quantiles."""
-
-
-class Baseline(nn.Module):
-    """Forecasts row `rows[t]` of the past for step t, with `spread` about it."""
-
-    rows: Tensor  # (T,) int64
-    spread: Tensor  # (T, C, Q), on scaled values
-
-    def __init__(self, rows: Tensor, spread: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("rows", rows)
-        self.register_buffer("spread", spread)
-
-    def forward(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
-        """(B, L, C + P + F), and what it does not look at -> (B, T, C, Q)."""
-        del future, static
-        n_targets = self.spread.shape[1]
-        repeated = past[:, self.rows, :n_targets]  # (B, T, C)
-        return repeated.unsqueeze(-1) + self.spread
-
-
-def baselines(data: DeviceData) -> dict[str, Baseline]:
-    """The baselines of a task by name, on the data's device: the last value, and the value of a
-    season ago where the past holds a season.
-    """
-    length, horizon = data.shapes.input_size, data.shapes.horizon
-    steps = torch.arange(horizon, device=data.minimum.device)
-    rows = {LAST_VALUE: torch.full_like(steps, length - 1)}
-    season = season_rows(data.task.frequency)
-    if season is not None and 1 < season <= length:
-        rows[SEASONAL_NAIVE] = length - season + steps % season
-    return {name: Baseline(each, _spread(data, each)) for name, each in rows.items()}
-
-
-def score_baselines(
-    data: DeviceData, *, windows: TestWindows = TestWindows.ALL
-) -> Mapping[str, Evaluation]:
-    """What each baseline comes to, by its name, as `evaluate` scores a network; worked out once for
-    all runs on this data.
-    """
-    found: dict[str, Evaluation] | None = data.kept.get(windows)
-    if found is None:
-        models = baselines(data).items()
-        found = {name: evaluate(each, data, windows=windows) for name, each in models}
-        data.kept[windows] = found
-    return found
-
-
-def _spread(data: DeviceData, rows: Tensor) -> Tensor:
-    """(T, C, Q): quantiles of the errors on training windows, of all series together."""
-    n_values = data.shapes.horizon * data.shapes.n_targets
-    count = min(len(data.train), WINDOWS, max(1, ERRORS // n_values))
-    evenly = torch.linspace(0, len(data.train) - 1, count, device=data.minimum.device).long()
-    batch = data.train.gather(evenly)
-    errors = batch.target - batch.past[:, rows, : data.shapes.n_targets]  # (N, T, C)
-    levels = torch.tensor(data.task.quantiles, device=errors.device, dtype=errors.dtype)
-    found = torch.quantile(errors.flatten(1), levels, dim=0)  # (Q, T * C)
-    return found.T.reshape(*errors.shape[1:], len(levels))

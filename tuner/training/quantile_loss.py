@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import torch
@@ -148,11 +151,26 @@ def refuse_other_shape(forecast: Tensor, target: Tensor, levels: int) -> None:
         )
 
 
+class OfSeries(nn.Module):
+    """Forecasts with parameters of each series: it is told the number of each window's, (B,), as
+    the last of what it gets.
+    """
+
+
+def forecast_scaled(
+    model: nn.Module, past: Tensor, future: Tensor | None, static: Tensor | None, series: Tensor
+) -> Tensor:
+    """What a network returns, and what has parameters of each series, (B, T, C, Q), scaled."""
+    of_series = (series,) if isinstance(model, OfSeries) else ()
+    returned: Tensor = model(past, future, static, *of_series)
+    return returned
+
+
 class Forecasts(NamedTuple):
     """B windows in the units the data came in, float64."""
 
     values: Tensor
-    """(B, T, C, Q), as the network gives them: not sorted."""
+    """(B, T, C, Q), as the network gives them: not sorted; within the task's bounds."""
     target: Tensor
     """(B, T, C), what came."""
 
@@ -170,16 +188,17 @@ def forecasts_of(
         places: (Q,), which of the trained levels are wanted.
     """
     batch = split.gather(index)
-    returned = model(batch.past, batch.future, batch.static)
+    series = split.series_index[index]
+    returned = forecast_scaled(model, batch.past, batch.future, batch.static, series)
     refuse_other_shape(returned, batch.target, len(data.task.quantiles))
     forecast = returned[..., places]
-    series = split.series_index[index]
     minimum = data.minimum[series].double().unsqueeze(1)  # (B, 1, C)
     scale = data.scale[series].double().unsqueeze(1)
-    return Forecasts(
-        forecast.double() * scale.unsqueeze(-1) + minimum.unsqueeze(-1),
-        batch.target.double() * scale + minimum,
-    )
+    values = forecast.double() * scale.unsqueeze(-1) + minimum.unsqueeze(-1)
+    if data.task.bounds:
+        low, high = (values.new_tensor(each).unsqueeze(-1) for each in data.task.limits)
+        values = values.clamp(low, high)
+    return Forecasts(values, batch.target.double() * scale + minimum)
 
 
 # Quantiles that never cross: each forecast's values in ascending order along its levels.
@@ -200,3 +219,16 @@ def rearranged(forecast: Tensor) -> Tensor:
 def crosses(forecast: Tensor) -> Tensor:
     """Which forecasts have a value below that of a lower level: (..., Q) -> (...), bool."""
     return (forecast.diff(dim=-1) < 0).any(dim=-1)
+
+
+def symmetric_pairs(levels: Sequence[float]) -> list[tuple[int, int]]:
+    """Places of the levels q and 1 - q where both are there, the widest interval first.
+
+    Args:
+        levels: ascending.
+    """
+    return [
+        (low, high)
+        for low, high in combinations(range(len(levels)), 2)
+        if math.isclose(levels[low] + levels[high], 1.0, abs_tol=1e-9)
+    ]

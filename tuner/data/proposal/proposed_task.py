@@ -2,50 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from tuner.data.calendars import DAY, SECOND, season_rows
+from tuner.data.dialect import as_numbers
+from tuner.data.open_file import OpenFile
 from tuner.data.prepare import split_sizes
-from tuner.data.proposal.file_layout import (
-    DAY,
-    NONE,
-    SECOND,
-    Guess,
-    Layout,
-    Positions,
-    Told,
-    counts_rows,
-    layout_of,
-)
-from tuner.data.proposal.sheet import Column, Sheet
-from tuner.data.task import named_once
-from tuner.display.text import command_line, shown
-from tuner.errors import DataError, UsageError, unknown_name
+from tuner.data.proposal.file_layout import Layout, counts_rows, layout_of
+from tuner.data.proposal.sheet import NONE, Column, Guess, Sheet, Told
+from tuner.data.source_kinds import HOW_WRITTEN
+from tuner.data.task import BUILT_IN, named_twice
+from tuner.errors import DataError, UsageError
 from tuner.files.plain import excerpt
-from tuner.files.toml_file import toml_value
 
 # How far to look back and ahead, and which cycles of the calendar, by frequency and length.
 
 
 SPLIT = (0.6, 0.2, 0.2)
 YEAR_US = 366 * DAY
+MOST = 0.9
+"""The share of rows that are in series long enough: a few short ones shorten no window."""
+MOST_NAMED = 3
 ORIGINS = 4
 """Horizons that the shortest split should hold after the first input: one forecast is no test."""
-LEAST_INPUT = 2
-MOST_OF_A_DAY = 96
-BUSINESS = "B"
 _USUAL = ((360, (12, 3)), (80, (16, 4)), (27, (36, 12)), (6, (52, 8)), (1, (56, 14)))
 """By the days of a step: years, quarters, months, weeks, days; rows of input and of horizon."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Rows that are seen and rows that are forecast; `shortened` where the file was too short for
     what is usual.
     """
@@ -57,63 +48,48 @@ class Sizes:
 
 def usual_sizes(frequency: str, step_us: int) -> tuple[int, int]:
     """Rows of input and horizon that people use at a frequency: a week for a day, and the like."""
-    if frequency == BUSINESS:
+    if frequency == "B":
         return 60, 10
     for at_least_days, rows in _USUAL:
         if step_us >= at_least_days * DAY:
             return rows
-    a_day = max(2, min(MOST_OF_A_DAY, round(DAY / step_us)))
+    a_day = max(2, min(96, season_rows(frequency) or round(DAY / step_us)))
     return 7 * a_day, a_day
 
 
 def sizes_for(
-    rows: int,
-    usual: tuple[int, int],
-    *,
-    input_size: int | None,
-    horizon: int | None,
-    name: str,
+    shortest: int, usual: tuple[int, int], told: Told, *, name: str, known_ahead: int = 0
 ) -> Sizes:
-    """What is usual, as long as the shortest split of `rows` rows holds an input and some horizons;
-    what was asked for stays as it is.
+    """What is usual, as long as a split of `shortest` rows holds an input and some horizons; what
+    was asked for stays as it is.
 
     Raises:
         DataError: the series, called `name`, is too short for any.
     """
-    shortest = min(split_sizes(rows, SPLIT))
-    ahead = horizon or usual[1]
+    input_size, horizon = told.input_size, told.horizon
+    ahead = horizon or min(usual[1], known_ahead or usual[1])
     while horizon is None and ahead > 1 and (2 + ORIGINS) * ahead > shortest:
         ahead //= 2
-    look = input_size or min(usual[0], max(LEAST_INPUT, shortest - ORIGINS * ahead))
+    look = input_size or min(usual[0], max(2, shortest - ORIGINS * ahead))
     if look + ahead > shortest and input_size is None and horizon is None:
-        raise DataError(
-            f"{name} has {rows} rows, and its shortest split {shortest}: too few for any window; "
-            "give more rows"
-        )
-    return Sizes(
-        input_size=look,
-        horizon=ahead,
-        shortened=look < (input_size or usual[0]) or ahead < (horizon or usual[1]),
-    )
+        raise DataError(f"{name}: {shortest} rows in a split are too few for any window; give more")
+    wanted = horizon or known_ahead or usual[1]
+    return Sizes(look, ahead, look < (input_size or usual[0]) or ahead < wanted)
 
 
 def calendar_for(step_us: int, span_us: int) -> tuple[str, ...]:
     """Cycles that repeat within the file and are longer than a step, shortest first."""
-    found = []
-    if step_us < 3600 * SECOND:
-        found.append("minute")
-    if step_us < DAY:
-        found.append("hour")
-    if step_us <= DAY and span_us >= 14 * DAY:
-        found.append("day_of_week")
-    if span_us >= YEAR_US:
-        found.append("quarter" if step_us >= 80 * DAY else "month")
-    return () if step_us >= 360 * DAY else tuple(found)
+    cycles = {
+        "minute": step_us < 3600 * SECOND,
+        "hour": step_us < DAY,
+        "day_of_week": step_us <= DAY and span_us >= 14 * DAY,
+        "quarter" if step_us >= 80 * DAY else "month": step_us < 360 * DAY and span_us >= YEAR_US,
+    }
+    return tuple(name for name, there in cycles.items() if there)
 
 
 MOST_EMPTY = 0.2
 """The share of empty cells above which a column is left out, unless it is asked for."""
-BUILT_IN = ("demo", "etth")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +97,12 @@ class Proposal:
     """The values of a task file, and what is to be said of them."""
 
     name: str
+    file: OpenFile
+    """What was looked at."""
     source: Mapping[str, Any]
     targets: tuple[str, ...]
+    past: tuple[str, ...]
+    future: tuple[str, ...]
     frequency: str
     sizes: Sizes
     calendar: tuple[str, ...]
@@ -131,7 +111,11 @@ class Proposal:
     series: int
     guesses: tuple[Guess, ...]
     left_out: tuple[str, ...]
-    """Columns that are no targets, each with the reason."""
+    """Columns that are not used, each with the reason."""
+    bounds: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
+    """What targets are never below, and maybe never above."""
+    notes: tuple[str, ...] = ()
+    """What else was taken from the file, in a line each."""
 
 
 def propose(sheet: Sheet, told: Told, name: str) -> Proposal:
@@ -142,39 +126,66 @@ def propose(sheet: Sheet, told: Told, name: str) -> Proposal:
         UsageError: what was said names a column that is not there.
     """
     layout = layout_of(sheet, told)
-    guesses = [*_of_header(sheet), *layout.guesses]
-    targets, left_out = _targets(sheet, layout, told)
-    cells = sum(column.missing for column in targets)
+    guesses = [*_of_sheet(sheet), *layout.guesses]
+    chosen, left_out = _columns(sheet, layout, told)
+    tail, ahead = _known_ahead(chosen, layout) if told.targets is None else (0, [])
+    past = [each for each in chosen if each.is_yes_or_no and each not in ahead]
+    targets = [each for each in chosen if each not in (*past, *ahead)]
+    if told.targets is not None or not targets:
+        targets, past = chosen, []
+    cells = sum(column.missing for column in chosen) - tail * (len(chosen) - len(ahead))
     gaps = told.gaps
     if gaps is None:
-        found = _gaps(layout, cells)
+        found = _gaps(sheet, layout, cells)
         guesses += [found] if found else []
         gaps = found.value if found else "refuse"
     if gaps == "skip" and told.targets is None:
-        left_out += [f"{c.name}: {c.missing:,} empty cells" for c in targets if c.missing]
-        targets = [column for column in targets if not column.missing]
+        empty = [c for c in chosen if c.missing > tail * (c not in ahead)]
+        left_out += [f"{c.name}: {c.missing:,} empty cells" for c in empty]
+        targets, past, ahead = (
+            [column for column in part if column not in empty] for part in (targets, past, ahead)
+        )
     if not targets:
-        raise DataError(_nothing_to_forecast(sheet, left_out))
-    made_up = layout.rhythm.missing if gaps == "fill" and layout.series == 1 else 0
-    sizes = sizes_for(
-        layout.shortest + made_up,
-        usual_sizes(layout.rhythm.frequency, layout.rhythm.step_us),
-        input_size=told.input_size,
-        horizon=told.horizon,
-        name=str(sheet.path) if layout.series == 1 else f"{sheet.path}: its shortest series",
-    )
+        why = excerpt("; ".join(left_out[:5]) or "it has one column, of times", at_most=300)
+        raise DataError(f"{sheet.path}: has no column of numbers to forecast ({why}); correct one")
+    bounds = {c.name: ends for c in targets if (ends := _bounds_of(c)) is not None}
+    guesses += _of_bounds(bounds, told)
+    made_up = layout.missing if gaps == "fill" and layout.series == 1 else 0
+    lengths = sorted(map(len, layout.groups), reverse=True)
+    enough = next(n for n in range(len(lengths)) if sum(lengths[: n + 1]) >= MOST * sheet.rows)
+    usual = usual_sizes(layout.fit.frequency, layout.fit.step_us)
+    name_of = str(sheet.path) if layout.series == 1 else f"{sheet.path}: its shortest series"
+    shortest, runs = lengths[enough] + made_up - tail, None
+    if sheet.files > 1:
+        runs = "by_file" if min(split_sizes(sheet.files, SPLIT)) else "by_time"
+    if runs != "by_file":
+        shortest = min(split_sizes(shortest, SPLIT))
+    sizes = sizes_for(shortest, usual, told, name=name_of, known_ahead=tail)
+    window = sizes.input_size + sizes.horizon
+    short = [n for n in lengths if layout.series > 1 and min(split_sizes(n, SPLIT)) < window]
+    source = _source(sheet, layout, gaps, short=bool(short), runs=runs)
+    notes = [*_of_reading(sheet, layout, source, short)]
+    notes += [f"left out: {reason}" for reason in left_out]
+    notes += [f"{column.name}: {column.says}" for column in chosen if column.says]
+    notes += [f"{c.name}: says yes or no: a covariate known up to now, 1 and 0" for c in past]
+    notes += [f"{c.name}: known ahead, in the last {tail:,} rows: a covariate" for c in ahead]
     return Proposal(
         name=name,
-        source=_source(sheet, layout, gaps),
+        file=sheet.file,
+        source=source,
         targets=tuple(column.name for column in targets),
-        frequency=layout.rhythm.frequency,
+        past=tuple(column.name for column in past),
+        future=tuple(column.name for column in ahead),
+        frequency=layout.fit.frequency,
         sizes=sizes,
-        calendar=calendar_for(layout.rhythm.step_us, layout.span_us) if layout.when else (),
-        static_id=layout.id_column is not None,
+        calendar=calendar_for(layout.fit.step_us, layout.span_us) if layout.when else (),
+        static_id=layout.series > 1,
         rows=sheet.rows,
-        series=layout.series,
+        series=layout.series - len(short),
         guesses=tuple(guesses),
         left_out=tuple(left_out),
+        bounds={} if told.bounds == "no" else bounds,
+        notes=tuple(notes),
     )
 
 
@@ -185,257 +196,177 @@ def task_name(path: Path) -> str:
     return f"{plain}-own" if plain in BUILT_IN else plain
 
 
-def _of_header(sheet: Sheet) -> list[Guess]:
-    if sheet.header_is_sure:
-        return []
-    value = "yes" if sheet.written.get("header", True) else "no"
-    return [
-        Guess(
-            key="header",
-            value=value,
-            question="Is the first row a header, with the columns' names?",
-            why="the first row could be a header or data",
-            choices=("yes", "no"),
-        )
-    ]
+def _of_sheet(sheet: Sheet) -> Iterator[Guess]:
+    found = sheet.found
+    if found is not None and not found.header_is_sure:
+        value = "yes" if found.source.header else "no"
+        yield Guess("header", value, "the first row could be a header or data", ("yes", "no"))
+    if found is not None and found.other_marks is not None:
+        marks = found.source.marks, found.other_marks
+        choices = marks[0][0], marks[1][0]
+        why = "the marks in the numbers could be decimals or thousands"
+        readings = tuple(_read_with(sheet, *each) for each in marks)
+        yield Guess("decimal", choices[0], why, choices, readings)
 
 
-def _gaps(layout: Layout, cells: int) -> Guess | None:
-    """What to do about what is missing; None where nothing is."""
-    rhythm = layout.rhythm
-    choices = ("fill", "skip", "refuse") if layout.when else ("fill", "refuse")
-    if not rhythm.regular:
-        value, what = "skip", f"times are not all {rhythm.frequency!r} apart"
-    elif not rhythm.missing and not cells:
-        return None
-    else:
-        counts = ((rhythm.missing, "rows are missing"), (cells, "cells are empty"))
-        what = ", ".join(f"{number:,} {words}" for number, words in counts if number)
-        made_up = rhythm.missing > layout.rows or (rhythm.step_us >= DAY and not cells)
-        value = "skip" if layout.when and made_up else "fill"
-    return Guess(
-        key="gaps",
-        value=value,
-        question=f"{what}: fill them, skip them (rows count as consecutive), or refuse the file?",
-        why=what,
-        choices=choices,
-    )
-
-
-def _targets(sheet: Sheet, layout: Layout, told: Told) -> tuple[list[Column], list[str]]:
-    """The columns to forecast, and why others are none."""
-    keys = {layout.id_column, layout.when.column if layout.when else None}
-    if told.targets is not None:
-        try:
-            named_once(told.targets, [key for key in keys if key])
-        except ValueError as error:
-            raise UsageError(f"--targets: {error}") from None
-        return [_asked(sheet, name) for name in told.targets], []
-    chosen: list[Column] = []
-    left: list[str] = []
+def _read_with(sheet: Sheet, decimal: str, thousands: str | None) -> str:
     for column in sheet.columns:
-        if column.name in keys:
-            continue
-        reason = _why_not(column, layout.groups)
-        if reason is None:
-            chosen.append(column)
-        else:
-            left.append(f"{column.name}: {reason}")
+        texts = [each for each in sheet.texts(column).tolist() if re.search(r"\d[.,]\d{3}$", each)]
+        if texts and column.numbers is not None:
+            ends = pd.Series([texts[0], texts[-1]])
+            first, last = as_numbers(ends, decimal, thousands)[0]
+            return f"{decimal} ({texts[0]!r} is {first:,.10g}, {texts[-1]!r} is {last:,.10g})"
+    return decimal
+
+
+def _gaps(sheet: Sheet, layout: Layout, cells: int) -> Guess | None:
+    """What to do about what is missing; None where nothing is."""
+    counts = ((layout.missing, "rows are missing"), (cells, "cells are empty"))
+    what = ", ".join(f"{number:,} {words}" for number, words in counts if number)
+    made_up = layout.missing > sheet.rows or (layout.fit.step_us >= DAY and not cells)
+    value = "skip" if layout.when and made_up else "fill"
+    if layout.when and len(layout.off):
+        times, lines, some = layout.when.times, sheet.file.rows, layout.off[:MOST_NAMED]
+        shown = ", ".join(f"row {lines[at]} ({pd.Timestamp(times[at])})" for at in some)
+        value, frequency = "skip", layout.fit.frequency
+        what = f"{len(layout.off):,} times are not of frequency {frequency!r}, such as {shown}"
+    choices = ("fill", "skip", "refuse") if layout.when else ("fill", "refuse")
+    return Guess("gaps", value, what, choices) if what else None
+
+
+def _of_reading(
+    sheet: Sheet, layout: Layout, source: Mapping[str, Any], short: Sequence[int]
+) -> Iterator[str]:
+    """How the file is read, where it is not as files usually are."""
+    if written := {k: v for k, v in source.items() if k in HOW_WRITTEN or isinstance(v, list)}:
+        yield "read with " + "; ".join(f"{key} = {value!r}" for key, value in written.items())
+    if sheet.files > 1:
+        yield f"{sheet.files:,} files, each a run by itself, read as {sheet.path} is"
+    if layout.fit.rounded:
+        yield f"times are rounded to frequency {layout.fit.frequency!r}: rows are late"
+    if short:
+        few = f"{len(short):,} of {layout.series:,} series are too short for a window"
+        yield f"{few} (the shortest has {short[-1]:,} rows) and are left out"
+
+
+NEAR_ZERO, OFTEN = 0.02, 0.05
+"""Of a column's largest value, and of its rows: one that is never below 0, and is 0 at times or so
+near to it so often, stays there."""
+RANGES = (1.0, 100.0)
+"""A share, and one in per cent, where the largest value is just that."""
+
+
+def _bounds_of(column: Column) -> tuple[float, float | None] | None:
+    """0 for what is never negative, with the upper end of a share; None for what is neither."""
+    numbers = np.asarray(column.numbers)
+    low, high, often = map(float, np.nanquantile(numbers, (0, 1, OFTEN)))
+    if high <= 0 or low < 0 or (low > 0 and often > NEAR_ZERO * high):
+        return None
+    return 0.0, high if high in RANGES else None
+
+
+def _of_bounds(bounds: Mapping[str, tuple[float, float | None]], told: Told) -> Iterator[Guess]:
+    if bounds and told.bounds is None:
+        named = excerpt(", ".join(bounds), at_most=120)
+        yield Guess("bounds", "yes", f"{named}: never negative, or a share", ("yes", "no"))
+
+
+def _columns(sheet: Sheet, layout: Layout, told: Told) -> tuple[list[Column], list[str]]:
+    """The columns to use, and why others are not."""
+    keys = [*layout.ids, *(layout.when.columns if layout.when else ())]
+    if told.targets is not None:
+        if problem := named_twice(told.targets, keys):
+            raise UsageError(f"--targets: {problem}")
+        return [_asked(sheet, name) for name in told.targets], []
+    others = [column for column in sheet.columns if column.name not in keys]
+    reasons = {column: _why_not(sheet, column, layout) for column in others}
+    chosen = [column for column, reason in reasons.items() if reason is None]
+    left = [f"{column.name}: {reason}" for column, reason in reasons.items() if reason]
     if sheet.unnamed:
         left.append(f"{sheet.unnamed} columns: others have the same name; rename them")
     return chosen, left
 
 
+def _known_ahead(columns: Sequence[Column], layout: Layout) -> tuple[int, list[Column]]:
+    """How many rows at the end have values in some columns only, and these columns."""
+    if not columns or layout.series > 1:
+        return 0, []
+    known = np.isfinite(np.column_stack([np.asarray(each.numbers) for each in columns]))
+    empty = np.argmax(known[::-1], axis=0).tolist()
+    tail = min(filter(None, empty), default=0)
+    ahead = [column for column, rows in zip(columns, empty, strict=True) if not rows]
+    if not 0 < tail <= len(known) // 5 or 2 * len(ahead) > len(columns):
+        return 0, []  # that one column ends before the others is a gap
+    return tail, ahead
+
+
 def _asked(sheet: Sheet, name: str) -> Column:
-    column = next((each for each in sheet.columns if each.name == name), None)
-    if column is None:
-        raise unknown_name("column of --targets", name, [each.name for each in sheet.columns])
+    column = sheet.column(name, "--targets")
+    if column.stray is not None:
+        _refuse_stray(sheet, column)
     if column.numbers is None:
-        raise DataError(
-            f"--targets: column {name!r} of {sheet.path} is not all numbers; correct it"
-        )
+        raise DataError(f"--targets: {name!r} of {sheet.path} is not all numbers; leave it out")
     return column
 
 
-def _why_not(column: Column, groups: Sequence[Positions]) -> str | None:
+def _refuse_stray(sheet: Sheet, column: Column) -> None:
+    """A column of numbers is not to be lost for one cell."""
+    at = int(column.stray or 0)
+    raise DataError(
+        f"{sheet.at(at, column)}: {excerpt(str(column.cells.iloc[at]))!r} is not a finite number, "
+        "and most cells are; correct it, or name the columns to forecast with --targets"
+    )
+
+
+def _why_not(sheet: Sheet, column: Column, layout: Layout) -> str | None:
+    if column.stray is not None:
+        _refuse_stray(sheet, column)
     if column.numbers is None:
-        if column.times is not None:
+        if column.cells.dtype.kind == "M":
             return "times"
-        return "empty" if column.missing == len(column.texts or ()) else "not numbers"
-    firsts = [int(positions[0]) for positions in groups]
+        return "empty" if column.missing == len(column.cells) else "not numbers"
+    firsts = [int(positions[0]) for positions in layout.groups]
+    clock = pd.DatetimeIndex(layout.when.clock) if layout.when else None
     reasons = (
-        (counts_rows(column, groups), "counts the rows (Unix time is no time here: write dates)"),
-        (column.is_constant, "constant"),
+        (counts_rows(column, layout.groups), "counts the rows"),
+        (np.nanmin(column.numbers) == np.nanmax(column.numbers), "constant"),
         (not column.name.isprintable(), "its name holds a control character"),
         (column.missing > MOST_EMPTY * len(column.numbers), f"{column.missing:,} empty cells"),
         (bool(np.isnan(column.numbers[firsts]).any()), "empty in the first row of a series"),
+        (
+            clock is not None and column.is_whole and _is_of_calendar(column, clock),
+            "says what the calendar says",
+        ),
     )
     return next((reason for holds, reason in reasons if holds), None)
 
 
-def _source(sheet: Sheet, layout: Layout, gaps: str) -> dict[str, Any]:
+def _is_of_calendar(column: Column, clock: pd.DatetimeIndex) -> bool:
+    cycles = (clock.year, clock.quarter, clock.month, clock.day, clock.day_of_week, clock.hour)
+    if not re.search(r"year|quarter|month|day|hour|jahr|monat|tag|stunde", column.name.lower()):
+        return False
+    numbers = np.asarray(column.numbers)
+    return any(np.array_equal(numbers, each + more) for each in cycles for more in (0, 1))
+
+
+def _source(
+    sheet: Sheet, layout: Layout, gaps: str, *, short: bool, runs: str | None
+) -> dict[str, Any]:
     """The keys of [source] but the path, those that are as usual left out."""
-    source: dict[str, Any] = {"kind": sheet.kind}
-    if layout.when is None:
-        source["index"] = True
-    else:
-        source["time_column"] = layout.when.column
-        if layout.when.time_format is not None:
-            source["time_format"] = layout.when.time_format
-    if layout.id_column is not None:
-        source["id_column"] = layout.id_column
-    if layout.timezone not in (None, NONE):
-        source["timezone"] = layout.timezone
-    if gaps != "refuse":
-        source["gaps"] = gaps
-    return source | dict(sheet.written)
-
-
-def _nothing_to_forecast(sheet: Sheet, left_out: list[str]) -> str:
-    why = "; ".join(left_out[:5]) or "it has one column, of times"
-    return (
-        f"{sheet.path}: has no column of numbers to forecast ({excerpt(why, at_most=300)}); "
-        "correct one, or name another file"
-    )
-
-
-# A task file as text, written for a person to change.
-
-
-WIDTH = 96
-MOST_SHOWN = 12
-"""Columns that a comment names."""
-
-_OF_GAPS = {
-    "fill": "missing rows and empty cells get the value before (or fill = 'interpolate')",
-    "skip": "the rows that are there count as consecutive, whatever lies between them",
-    "refuse": "a missing row is an error",
-}
-
-
-def next_commands(path: Path) -> tuple[str, ...]:
-    """What to type when the file is there."""
-    return (
-        command_line(["tuner", "data", "check", str(path)]),
-        command_line(["tuner", "launch", "--variant", "original", "--task", str(path)]),
-    )
-
-
-def task_text(proposal: Proposal, file: Path, path: Path) -> str:
-    """The whole task file.
-
-    Args:
-        proposal: what it says.
-        file: the data, as it was named.
-        path: where the task file will lie, as it was named.
-    """
-    lines = [
-        *_head(proposal, file),
-        *_target_lines(proposal),
-        *_windows(proposal),
-        *_calendar(proposal),
-        *_covariates(),
-        *_source_lines(proposal, file, path),
-        "# Next: look at the data, then search.",
-        *(f"#   {shown(command)}" for command in next_commands(path)),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _head(proposal: Proposal, file: Path) -> Iterator[str]:
-    series = f", {proposal.series:,} series" if proposal.series > 1 else ""
-    yield f"# What is to be forecast from {shown(file.name)}: {proposal.rows:,} rows{series}."
-    yield "# Proposed from the file: change what you know better."
-    yield ""
-    yield f"name = {toml_value(proposal.name)}"
-    yield ""
-
-
-def _target_lines(proposal: Proposal) -> Iterator[str]:
-    yield "# The columns to forecast."
-    yield from _wrapped("target_columns", proposal.targets)
-    for reason in proposal.left_out[:MOST_SHOWN]:
-        yield f"# left out: {excerpt(reason, at_most=120)}"
-    if len(proposal.left_out) > MOST_SHOWN:
-        yield f"# left out: {len(proposal.left_out) - MOST_SHOWN} more columns"
-    if len(proposal.targets) > 1:
-        yield "# A column that moves by large numbers outweighs others where nothing is scaled."
-        yield '# objective = "scaled"   # each in units of its own usual change'
-    yield ""
-
-
-def _wrapped(key: str, names: tuple[str, ...]) -> Iterator[str]:
-    whole = f"{key} = {toml_value(list(names))}"
-    if len(whole) <= WIDTH:
-        yield whole
-        return
-    yield f"{key} = ["
-    line = "   "
-    for name in names:
-        word = f" {toml_value(name)},"
-        if len(line) + len(word) > WIDTH:
-            yield line
-            line = "   "
-        line += word
-    yield line
-    yield "]"
-
-
-def _windows(proposal: Proposal) -> Iterator[str]:
-    yield from _guessed(proposal, "frequency")
-    yield f"frequency = {toml_value(proposal.frequency)}"
-    if proposal.sizes.shortened:
-        yield "# Shorter than usual at this frequency: each split must hold some windows."
-    yield f"input_size = {proposal.sizes.input_size}   # rows the model sees"
-    yield f"horizon = {proposal.sizes.horizon}   # rows it forecasts"
-    split = ", ".join(map(str, SPLIT))
-    yield f"split = [{split}]   # training, validation, test: fractions of the rows, in time order"
-    yield ""
-
-
-def _calendar(proposal: Proposal) -> Iterator[str]:
-    if proposal.source.get("index"):
-        yield "# Cycles of the calendar need dates: set start below, then for example"
-        yield '# calendar = ["day_of_week", "month"]'
-    else:
-        yield "# Known ahead: where in the day, the week or the year a row is."
-        yield f"calendar = {toml_value(list(proposal.calendar))}"
-    if proposal.static_id:
-        yield "# The model is told which series a window comes from."
-        yield "static_id = true"
-        yield '# objective_series = "..."   # without it: the mean over all series'
-    yield ""
-
-
-def _covariates() -> Iterator[str]:
-    yield "# Columns that help and are not forecast; each column has one role."
-    yield "# past_covariates = []     # known only up to now"
-    yield "# future_covariates = []   # known over the horizon too"
-    yield ""
-
-
-def _source_lines(proposal: Proposal, file: Path, path: Path) -> Iterator[str]:
-    beside = os.path.relpath(file.expanduser().resolve(), path.parent.resolve())
-    source = dict(proposal.source)
-    yield "[source]"
-    yield f"kind = {toml_value(source.pop('kind'))}"
-    yield f"path = {toml_value(Path(beside).as_posix())}   # relative to this file"
-    for key, value in source.items():
-        yield from _guessed(proposal, key)
-        if key == "gaps":
-            yield f"# {_OF_GAPS[value]}"
-        yield f"{key} = {toml_value(value)}"
-    lines = {*source, "frequency", *(["time_column"] if source.get("index") else [])}
-    for guess in proposal.guesses:  # those whose answer is the usual one, and has no line
-        if guess.key not in lines:
-            yield f"# A guess: {excerpt(guess.why, at_most=160)}."
-    if source.get("index"):
-        yield '# start = "1990-01-01"   # the date of the first row'
-    yield ""
-
-
-def _guessed(proposal: Proposal, key: str) -> Iterator[str]:
-    keys = {key, "time_column"} if key == "index" else {key}
-    for guess in proposal.guesses:
-        if guess.key in keys:
-            yield f"# A guess: {excerpt(guess.why, at_most=160)}."
+    times, when = None, layout.when
+    if when is not None:
+        times = when.columns[0] if len(when.columns) == 1 else when.columns
+    found = {
+        "index": when is None,
+        "time_column": times,
+        "time_format": (when and when.time_format) or sheet.source.time_format,
+        "id_column": (layout.ids[0] if len(layout.ids) == 1 else layout.ids) or None,
+        "timezone": None if layout.timezone == NONE else layout.timezone,
+        "round_times": layout.fit.rounded,
+        "short_series": "leave out" if short else "refuse",
+        "gaps": gaps,
+        "runs": runs,
+    }
+    plain = sheet.source.model_copy(update=found).noted()
+    del plain["path"]
+    return plain

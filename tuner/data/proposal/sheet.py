@@ -1,223 +1,132 @@
-"""A file as columns of numbers, times or text, whatever kind of file it is."""
+"""A file as columns of numbers, times or text, whatever kind of file it is; and what a person said
+of it.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 
-from tuner.data.source_kinds import CsvSource
-from tuner.data.table import column_name, decode, is_missing, read_cells
-from tuner.data.times import Times
-from tuner.errors import DataError
-from tuner.files.durable import open_plain
-from tuner.files.plain import excerpt
+from tuner.data.calendars import fit
+from tuner.data.dialect import (
+    MISSING,
+    YES_AND_NO,
+    Floats,
+    FoundDialect,
+    as_numbers,
+    dialect_of,
+    numbers_of,
+    plain,
+)
+from tuner.data.open_file import (
+    STANDARD_INPUT,
+    OpenFile,
+    column_name,
+    is_parquet,
+    opened,
+    read_bytes,
+)
+from tuner.data.source_kinds import CsvSource, FileSource, ParquetSource, is_wild
+from tuner.data.sources import files_of
+from tuner.data.times import forms_of, read_form
+from tuner.errors import unknown_name
 
-# How a CSV that nobody described is written: its encoding, separator, decimal mark and header.
-
-
-SEPARATORS = (",", ";", "\t", "|")
-SAMPLE_ROWS = 200
-_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-_MAGIC = {
-    b"\x89PNG": "a PNG picture",
-    b"\xff\xd8\xff": "a JPEG picture",
-    b"GIF8": "a GIF picture",
-    b"%PDF": "a PDF",
-    b"PK\x03\x04": "a ZIP or Excel file",
-    b"\xd0\xcf\x11\xe0": "an Excel file",
-    b"\x1f\x8b": "compressed with gzip",
-    b"\x89HDF": "an HDF5 file",
-    b"SQLite format": "a SQLite database",
-}
-_COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
-_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}(?:[-./]\d{1,4})?(?:[T ]\d{1,2}:\d{2}.*)?")
-_STRANGE = re.compile("[\x00-\x08\x0e-\x1f\x80-\x9f]")
+# What a person said of a file, and what is guessed where nobody said it.
 
 
-def dialect_of(content: bytes, path: Path, *, header: bool | None) -> tuple[CsvSource, bool, int]:
-    """How the file is written, whether it is sure if it has a header, and how many columns it has.
-    `header` says whether its first row is one; None: found out.
-
-    Raises:
-        DataError: it is no text, or has no rows.
-    """
-    encoding, text = _decoded(content, path)
-    lines = _first_lines(text)
-    if not lines:
-        raise DataError(f"{path}: the file is empty; a header row and data rows are expected")
-    separator = max(SEPARATORS, key=lambda each: _fit(lines, each))
-    rows = _rows(lines, separator)
-    if not rows:
-        raise DataError(f"{path}: cannot be cut into columns; give a CSV or a Parquet file")
-    decimal: Literal[".", ","] = "," if separator != "," and _has_decimal_commas(rows) else "."
-    found, sure = _has_header(rows, decimal)
-    source = CsvSource(
-        kind="csv",
-        path=path,
-        encoding=encoding,
-        separator=separator,
-        decimal=decimal,
-        header=found if header is None else header,
-    )
-    return source, sure or header is not None, len(rows[0])
+NONE = "none"
+"""The answer that there is no such column, or no time zone."""
 
 
-def number_of(cell: str, decimal: str) -> float | None:
-    """The finite number that a cell holds; None where it holds none."""
-    try:
-        value = float(cell.replace(",", ".") if decimal == "," else cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and "_" not in cell else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Answers; None where there is none yet."""
+
+    header: str | None = None
+    """"yes" or "no"."""
+    decimal: str | None = None
+    time_column: str | None = None
+    time_format: str | None = None
+    id_column: str | None = None
+    timezone: str | None = None
+    frequency: str | None = None
+    gaps: str | None = None
+    bounds: str | None = None
+    """"yes" or "no"."""
+    targets: tuple[str, ...] | None = None
+    horizon: int | None = None
+    input_size: int | None = None
 
 
-def _decoded(content: bytes, path: Path) -> tuple[str, str]:
-    for magic, what in _MAGIC.items():
-        if content.startswith(magic):
-            raise DataError(
-                f"{path}: is {what}, whatever its name; give a CSV or a Parquet file (a "
-                "spreadsheet saves as CSV)"
-            )
-    encoding = _BOMS.get(content[:2], "utf-8")
-    try:
-        text = content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
-    except UnicodeDecodeError:
-        encoding, text = "cp1252", content.decode("cp1252", errors="replace")
-        if "\N{REPLACEMENT CHARACTER}" in text:
-            encoding, text = "latin-1", content.decode("latin-1")
-    if _STRANGE.search(text):
-        raise DataError(f"{path}: holds bytes that no text has; give a CSV or a Parquet file")
-    return encoding, text
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What was taken where the file leaves it open."""
+
+    key: str
+    """The field of `Told` that would settle it."""
+    value: str
+    why: str
+    """What speaks for it, or what it means: for the comment in the file."""
+    choices: tuple[str, ...] = ()
+    """All answers; empty where any text is one."""
+    readings: tuple[str, ...] = ()
+    """What the file would hold, where two answers fit equally well: then nobody guesses."""
 
 
-def _first_lines(text: str) -> list[str]:
-    found: list[str] = []
-    for line in io.StringIO(text):
-        if line.strip():
-            found.append(line)
-        if len(found) == SAMPLE_ROWS:
-            break
-    return found
+# A file's columns.
 
 
-def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
-    try:
-        return [
-            [cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator) if row
-        ]
-    except csv.Error:
-        return []
+NAMELESS = (column_name("", 0), "__index_level_0__")
+"""What a first column without a name is called, and in Parquet a data frame's index."""
+SAMPLE, LEAST_ACROSS = 200, 8
 
 
-def _fit(lines: Sequence[str], separator: str) -> tuple[float, int]:
-    """How well a separator cuts the lines: the share of cells below the first line that hold a
-    number, a date or nothing; and how many columns there are.
-    """
-    rows = _rows(lines, separator)
-    if not rows:
-        return 0.0, 0
-    width, alike = Counter(map(len, rows)).most_common(1)[0]
-    cells = [cell for row in rows[1:] if len(row) == width for cell in row]
-    good = sum(1 for cell in cells if _is_plain(cell, comma=separator != ","))
-    share = good / len(cells) if cells else 0.5
-    return (share + 1) * alike / len(rows) if width > 1 else share / 2, width
-
-
-def _is_plain(cell: str, *, comma: bool) -> bool:
-    if is_missing(cell) or number_of(cell, ".") is not None or _DATE.fullmatch(cell):
-        return True
-    return comma and bool(_COMMA_NUMBER.fullmatch(cell))
-
-
-def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
-    cells = [cell for row in rows[1:] or rows for cell in row]
-    commas = sum(1 for cell in cells if _COMMA_NUMBER.fullmatch(cell))
-    points = sum(1 for cell in cells if "." in cell and number_of(cell, ".") is not None)
-    return commas > points
-
-
-def _has_header(rows: Sequence[Sequence[str]], decimal: str) -> tuple[bool, bool]:
-    """Whether the first row is a header, and whether that is sure.
-
-    It is one where it has text above numbers or dates. A first row of whole numbers above others
-    may be one: years, say.
-    """
-    first, below = rows[0], rows[1:]
-    if not below:
-        return True, True
-    texts = 0
-    for place, cell in enumerate(first):
-        column = [row[place] for row in below if len(row) > place]
-        plain = sum(1 for each in column if _is_plain(each, comma=decimal == ","))
-        if cell and not _is_plain(cell, comma=decimal == ",") and 2 * plain >= len(column):
-            texts += 1
-    if texts:
-        return True, True
-    if any(cell and not _is_plain(cell, comma=decimal == ",") for cell in first):
-        return True, False
-    numbers = [number_of(cell, decimal) for cell in first]
-    whole = all(each is not None and each == int(each) for each in numbers)
-    fractions = any("." in cell or "," in cell for row in below for cell in row)
-    return False, not (whole and fractions)
-
-
-_WRITTEN = {"separator", "decimal", "encoding", "header"}
-PARQUET = b"PAR1"
-FRAME_INDEX = "__index_level_0__"
-"""As pandas calls an index without a name that it writes to Parquet."""
-MOST_BYTES = 1 << 31
-"""Of a file that is to be looked at."""
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """One column: of `numbers`, (R,), NaN where a cell is empty; or of `times` that a Parquet file
-    has as such; or else of `texts`. The texts of a CSV's numbers are kept: they may be dates.
+    """One column: `numbers`, (R,), NaN where a cell is empty; None where it is another. `cells` are
+    as pandas has them. `stray` is the place of the first cell that is no number, where most are.
     """
 
     name: str
+    cells: pd.Series[Any]
     numbers: Floats | None = None
-    times: Times | None = None
-    has_offsets: bool = False
-    texts: Sequence[str] | None = None
     missing: int = 0
+    stray: int | None = None
+    says: str = ""
+    """How its numbers are written, where that is not plain."""
 
     @property
-    def is_constant(self) -> bool:
-        """Whether all its numbers are the same."""
-        if self.numbers is None or self.missing == len(self.numbers):
+    def is_yes_or_no(self) -> bool:
+        """Whether it says yes or no, in words."""
+        if self.cells.dtype.kind in "iuf" or self.numbers is None:
             return False
-        return bool(np.nanmin(self.numbers) == np.nanmax(self.numbers))
+        some = self.cells.dropna().unique()[:9]
+        return {str(each).lower() for each in some} <= set(YES_AND_NO)
 
     @property
-    def is_nameless(self) -> bool:
-        """Whether it has the name of a first column without one, or of a data frame's index."""
-        return self.name in (column_name("", 0), FRAME_INDEX)
+    def is_whole(self) -> bool:
+        """Whether its numbers have no fractions, and none is missing."""
+        numbers = None if self.missing else self.numbers
+        return numbers is not None and bool((numbers == np.rint(numbers)).all())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sheet:
-    """A file's columns, and what is to be said of how it is written."""
+    """A file's columns, and in which dialect it was found to be written."""
 
-    kind: str
     path: Path
+    source: CsvSource | ParquetSource
+    """Its kind and dialect."""
+    file: OpenFile
     columns: tuple[Column, ...]
     rows: int
-    written: Mapping[str, Any]
-    """The keys of its source that are not as usual."""
-    header_is_sure: bool = True
+    found: FoundDialect | None = None
+    files: int = 1
+    """Of a pattern this is the smallest one."""
     unnamed: int = 0
     """Columns that are not here, as another has the same name."""
 
@@ -225,101 +134,100 @@ class Sheet:
         """The column of that name.
 
         Raises:
-            DataError: there is none.
+            UsageError: there is none.
         """
         for each in self.columns:
             if each.name == name:
                 return each
-        listing = excerpt(", ".join(repr(each.name) for each in self.columns), at_most=300)
-        raise DataError(f"{flag}: {self.path} has no column {name!r}; there are: {listing}")
+        raise unknown_name(f"column of {flag}", name, [each.name for each in self.columns])
+
+    def at(self, position: Any, column: Column) -> str:
+        """A cell, for messages."""
+        return f"{self.path}, row {self.file.rows[position]}, column {column.name!r}"
+
+    def texts(self, column: Column) -> pd.Series[str]:
+        """A column as it is written: of numbers, the noughts that they begin with are lost."""
+        if column.numbers is None:
+            return plain(column.cells)
+        ((_, cells),) = self.file.read([column.name], [column.name])
+        return plain(cells)
 
 
-def read_sheet(path: Path, *, header: bool | None) -> Sheet:
-    """All columns of a CSV or Parquet file; `header` as in `dialect_of`.
+def read_sheet(path: Path, told: Told) -> Sheet:
+    """All columns of a CSV or Parquet file, of standard input, or of one of the files of a pattern.
 
     Raises:
         DataError: it is none, is empty, or cannot be read.
     """
-    content = _content(path)
-    if content.startswith(PARQUET) or path.suffix.lower() in (".parquet", ".pq"):
-        return _parquet(content, path)
-    source, header_is_sure, columns = dialect_of(content, path, header=header)
-    cells = read_cells(decode(content, source), source)
+    if is_wild(str(path)) and not path.exists():
+        files = files_of(FileSource(path=path).placed_in(Path.cwd()), None).values()
+        smallest = min(files, key=lambda each: each.stat().st_size)
+        return replace(read_sheet(smallest, told), files=len(files))
+    content = read_bytes(path, remedy="name a CSV or a Parquet file")
+    if path == STANDARD_INPUT:
+        path = Path("standard input")
+    if is_parquet(content, path):
+        return _sheet(content, ParquetSource(kind="parquet", path=path))
+    header = None if told.header is None else told.header == "yes"
+    found = dialect_of(content, path, header=header, decimal=told.decimal)
+    sheet = _turned(content, _sheet(content, found.source), told)
+    if sheet.source != found.source:
+        return sheet
+    return replace(sheet, found=found)
+
+
+def _turned(content: bytes, sheet: Sheet, told: Told) -> Sheet:
+    """With a row for each series and time, where the header has a time above most columns."""
+    names = [each.name for each in sheet.columns if not each.name.isdigit()]
+    best = 0.0, sheet
+    forms = [told.time_format] if told.time_format else forms_of(names[-SAMPLE:])
+    for form in forms if len(names) >= LEAST_ACROSS else ():
+        times = read_form(pd.Series(names, dtype=str), form).times.dropna()
+        found = fit(times.to_numpy().astype("datetime64[us]"))
+        if found is not None and 2 * len(times) > len(names) and found.score > best[0]:
+            change = {"dates_across": True, "time_format": form}
+            best = found.score, _sheet(content, sheet.source.model_copy(update=change))
+    return best[1]
+
+
+def _sheet(content: bytes, source: CsvSource | ParquetSource) -> Sheet:
+    file = opened(content, source)
+    once = [name for name in dict.fromkeys(file.names) if list(file.names).count(name) == 1]
+    cells = dict(file.read(once, ()))
     return Sheet(
-        kind="csv",
-        path=path,
-        columns=tuple(
-            _column(name, texts, source.decimal) for name, texts in cells.columns.items()
-        ),
-        rows=len(cells.rows),
-        written=source.model_dump(include=_WRITTEN, exclude_defaults=True),
-        header_is_sure=header_is_sure,
-        unnamed=columns - len(cells.columns),
+        path=source.path,
+        source=source,
+        file=file.keeping(cells),
+        columns=tuple(_column(*each, source) for each in cells.items()),
+        rows=len(file.rows),
+        unnamed=len(file.names) - len(once),
     )
 
 
-def _content(path: Path) -> bytes:
-    try:
-        if path.is_dir():
-            raise DataError(f"{path}: is a folder; name a CSV or a Parquet file in it")
-        if path.stat().st_size > MOST_BYTES:
-            raise DataError(
-                f"{path}: is larger than {MOST_BYTES >> 30} GiB; write its task file by hand, see "
-                "docs/own-data.md"
-            )
-        with open_plain(path) as file:
-            content = file.read()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(
-            f"{path}: cannot be read ({reason}); name a CSV or a Parquet file"
-        ) from None
-    if not content.strip(b"\xef\xbb\xbf \t\r\n"):
-        raise DataError(f"{path}: the file is empty; a header row and data rows are expected")
-    return content
+def _column(name: str, cells: pd.Series[Any], source: CsvSource | ParquetSource) -> Column:
+    missing, kind = int(cells.isna().sum()), cells.dtype.kind
+    if kind in "biuf" and missing < len(cells):
+        numbers, stray = as_numbers(cells)
+        return Column(name, cells, numbers, missing, stray)
+    if kind == "M" or isinstance(source, ParquetSource):
+        return Column(name, cells, None, missing)
+    texts = plain(cells)
+    known = texts[~texts.isin(MISSING)]
+    missing = len(texts) - len(known)
+    sample = known.iloc[:: max(1, len(known) // SAMPLE)].tolist()
+    good = sum(numbers_of([each], *source.marks)[1] is None for each in sample)
+    together = len(sample) > 1 and numbers_of(sample, *source.marks)[1] is None  # as yes and no are
+    if 2 * good <= len(sample) and not together:
+        return Column(name, cells, None, missing)
+    numbers, stray = as_numbers(cells, *source.marks)
+    if stray is not None:
+        return Column(name, cells, None, missing, stray)
+    found = Column(name, cells, numbers, missing)
+    return found if found.is_yes_or_no else replace(found, says=_says(cells, numbers))
 
 
-def _column(name: str, texts: Sequence[str], decimal: str) -> Column:
-    numbers = np.full(len(texts), np.nan)
-    missing = 0
-    for position, cell in enumerate(texts):
-        if is_missing(cell):
-            missing += 1
-            continue
-        number = number_of(cell, decimal)
-        if number is None:
-            return Column(name=name, texts=texts, missing=sum(map(is_missing, texts)))
-        numbers[position] = number
-    if missing == len(texts):
-        return Column(name=name, texts=texts, missing=missing)
-    return Column(name=name, numbers=numbers, texts=texts, missing=missing)
-
-
-def _parquet(content: bytes, path: Path) -> Sheet:
-    from tuner.data.table import open_parquet, read_columns
-
-    names = open_parquet(content, str(path)).schema_arrow.names
-    once = [name for name in dict.fromkeys(names) if names.count(name) == 1]
-    found = read_columns(content, str(path), once)
-    columns = tuple(_parquet_column(name, column) for name, column in found.items())
-    rows = len(next(iter(found.values())))
-    return Sheet(
-        kind="parquet",
-        path=path,
-        columns=columns,
-        rows=rows,
-        written={},
-        unnamed=len(names) - len(once),
-    )
-
-
-def _parquet_column(name: str, column: Any) -> Column:
-    from tuner.data.table import as_numbers, as_times, is_number, texts_of
-
-    if is_number(column.type):
-        numbers = as_numbers(column)
-        return Column(name=name, numbers=numbers, missing=int(np.isnan(numbers).sum()))
-    times = as_times(column)
-    if times is not None:
-        return Column(name=name, times=times[0], has_offsets=times[1])
-    return Column(name=name, texts=texts_of(column), missing=column.null_count)
+def _says(cells: pd.Series[Any], numbers: Floats) -> str:
+    for cell, number in zip(cells.iloc[:SAMPLE], numbers, strict=False):
+        if not np.isnan(number) and str(cell).strip("-+0123456789.,eE ") not in ("", "'"):
+            return f"{str(cell).strip()!r} is read as {number:g}"
+    return ""
