@@ -4,13 +4,12 @@ the bench itself: everyone's first contact, then turns in rounds, then the looks
 
 from __future__ import annotations
 
-import gc
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -22,8 +21,8 @@ from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.watch import NVML_PERIOD_S, BusyMeter
 from tuner.errors import UsageError, first_line
+from tuner.estimate.driven import give_back
 from tuner.models.fault import out_of_memory
-from tuner.training.clock import synchronizer
 from tuner.trial.job import lost_context
 
 
@@ -128,16 +127,6 @@ class Contender(Protocol):
         """CUDA kernels that one training step launches, without copies and fills; None on a CPU."""
 
 
-def trained_with(config: RunConfig, **changes: object) -> RunConfig:
-    """The same configuration with other settings of training."""
-    return replace(config, training=config.training.but(**changes))
-
-
-def with_batch(config: RunConfig, batch_size: int) -> RunConfig:
-    """The same configuration with another batch."""
-    return replace(config, hyperparameters=replace(config.hyperparameters, batch_size=batch_size))
-
-
 def torch_device(device: Gpu | CpuCores) -> torch.device:
     """The device as torch names it where it is the only one; on a CPU, torch keeps to its cores."""
     if isinstance(device, Gpu):
@@ -149,50 +138,29 @@ def torch_device(device: Gpu | CpuCores) -> torch.device:
 class DeviceMemory:
     """The most memory allocated on a device since this was made, beyond what was there before.
 
-    What others left is given back first (`release_leftovers`): given back in the middle of a turn,
-    it would be taken off that turn's figure, and collected on its clock. So this is made before a
-    turn's first reading of the clock.
+    What others left is given back first: given back in the middle of a turn, it would be taken off
+    that turn's figure, and collected on its clock. So this is made before a turn's first reading of
+    the clock. It is what lies in reference cycles, and the workspaces that cuBLAS keeps for every
+    stream it has ever seen, a quarter of a gigabyte after captured graphs: Lightning gives these
+    back when a training of its own begins and ends.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._before = 0
-        release_leftovers(device)
-        if device.type == "cuda":
+        self._on_gpu, self._before = device.type == "cuda", 0
+        clear_workspaces = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)  # noqa: SLF001 - no public way
+        if self._on_gpu and clear_workspaces is not None:
+            torch.cuda.synchronize(device)
+            clear_workspaces()
+        give_back()
+        if self._on_gpu:
             self._before = torch.cuda.memory_allocated(device)
             torch.cuda.reset_peak_memory_stats(device)
+        self._device = device
 
     def peak(self) -> int | None:
-        if self._device.type != "cuda":
-            return None
-        return torch.cuda.max_memory_allocated(self._device) - self._before
-
-
-def release_leftovers(device: torch.device) -> None:
-    """Give back what is on the device and belongs to nobody any more.
-
-    That is what lies in reference cycles, and the workspaces that cuBLAS keeps for every stream it
-    has ever seen, a quarter of a gigabyte after captured graphs: Lightning gives these back when a
-    training of its own begins and ends.
-    """
-    gc.collect()
-    if device.type != "cuda":
-        return
-    torch.cuda.synchronize(device)
-    if (clear_workspaces := getattr(torch._C, "_cuda_clearCublasWorkspaces", None)) is not None:  # noqa: SLF001 - no public way
-        clear_workspaces()
-    torch.cuda.empty_cache()
-
-
-def reader(device: torch.device) -> Callable[[], float]:
-    """A clock that is read when the device has finished everything asked of it; seconds."""
-    synchronize = synchronizer(device)
-
-    def read() -> float:
-        synchronize()
-        return time.perf_counter()
-
-    return read
+        return (
+            torch.cuda.max_memory_allocated(self._device) - self._before if self._on_gpu else None
+        )
 
 
 # What the turns of a contender came to.
@@ -315,12 +283,27 @@ def run_bench(
     if rounds < 1 or epochs < 1:
         raise UsageError(f"--rounds {rounds}, --epochs {epochs}: both must be at least 1")
     measurements = [Measurement(contender.entry) for contender in contenders]
-    bench = _Bench(contenders, measurements, rounds, epochs, gpu, announce)
-    bench.first_contact()
+
+    def contact(contender: Contender, measured: Measurement) -> str:
+        measured.cold_setup_s = contender.run(1).setup_s
+        return f"set up in {measured.cold_setup_s:.2f} s"
+
+    def turn(contender: Contender, measured: Measurement) -> str:
+        measured.rounds.append(contender.run(epochs))
+        return f"{_usual_s(measured.rounds[-1:]):.4f} s/epoch"
+
+    def lacks(measured: Measurement) -> bool:
+        seen = gpu is None or measured.kernels_per_step is not None
+        return len(measured.rounds) < rounds or not seen
+
+    pairs = list(zip(contenders, measurements, strict=True))
+    everyone = partial(_everyone, pairs, announce=announce, lacks=lacks)
+    everyone("first contact", contact)
     for number in range(1, rounds + 1):
-        if bench.round(number):
+        if everyone(f"round {number} of {rounds}", turn):
             after_round(measurements, number)
-    bench.look_inside()
+    if gpu is not None:
+        everyone("a look inside", partial(_look_inside, gpu))
     return measurements
 
 
@@ -328,68 +311,39 @@ _Work = Callable[[Contender, Measurement], str]
 """Measures a contender, and says in one line how it went."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Bench:
-    contenders: Sequence[Contender]
-    measurements: list[Measurement]
-    rounds: int
-    epochs: int
-    gpu: Gpu | None
-    announce: Callable[[str], None]
+def _everyone(
+    pairs: Sequence[tuple[Contender, Measurement]],
+    title: str,
+    work: _Work,
+    *,
+    announce: Callable[[str], None],
+    lacks: Callable[[Measurement], bool],
+) -> bool:
+    """Who still takes part; True when there was anyone."""
+    anyone = not all(each.failure for _, each in pairs)
+    for contender, measured in pairs:
+        if measured.failure:
+            continue
+        label = contender.entry.label
+        usable, outcome = _attempt(contender, measured, work)
+        announce(f"{title}: {label}: {measured.failure or outcome}")
+        for _, other in pairs if not usable else ():
+            if lacks(other):
+                other.failure = other.failure or f"{label} left the device unusable"
+    return anyone
 
-    def first_contact(self) -> None:
-        def contact(contender: Contender, measured: Measurement) -> str:
-            measured.cold_setup_s = contender.run(1).setup_s
-            return f"set up in {measured.cold_setup_s:.2f} s"
 
-        self._all("first contact", contact)
+def _look_inside(gpu: Gpu, contender: Contender, measured: Measurement) -> str:
+    with BusyMeter(gpu, INTERVAL_S) as meter:
+        meter.clock_runs(True)
+        watched = contender.run(math.ceil(WATCHED_S / _usual_s(measured.rounds)))
+    measured.gpu_utilisation = median_within(meter.readings, watched.counted)
+    measured.kernels_per_step = contender.kernels_per_step()
+    return f"{measured.kernels_per_step} kernels a step, GPU {measured.gpu_utilisation} % busy"
 
-    def round(self, number: int) -> bool:
-        """True when anyone had a turn."""
 
-        def turn(contender: Contender, measured: Measurement) -> str:
-            measured.rounds.append(contender.run(self.epochs))
-            usual = statistics.median(epoch.seconds for epoch in measured.rounds[-1].epochs)
-            return f"{usual:.4f} s/epoch"
-
-        return self._all(f"round {number} of {self.rounds}", turn)
-
-    def look_inside(self) -> None:
-        if (gpu := self.gpu) is None:
-            return
-
-        def look(contender: Contender, measured: Measurement) -> str:
-            usual = statistics.median(
-                epoch.seconds for turn in measured.rounds for epoch in turn.epochs
-            )
-            with BusyMeter(gpu, INTERVAL_S) as meter:
-                meter.clock_runs(True)
-                watched = contender.run(math.ceil(WATCHED_S / usual))
-            measured.gpu_utilisation = median_within(meter.readings, watched.counted)
-            measured.kernels_per_step = contender.kernels_per_step()
-            return (
-                f"{measured.kernels_per_step} kernels a step, GPU {measured.gpu_utilisation} % busy"
-            )
-
-        self._all("a look inside", look)
-
-    def _all(self, title: str, work: _Work) -> bool:
-        """Everyone who still takes part; True when there was anyone."""
-        anyone = not all(each.failure for each in self.measurements)
-        for contender, measured in zip(self.contenders, self.measurements, strict=True):
-            if measured.failure:
-                continue
-            label = contender.entry.label
-            usable, outcome = _attempt(contender, measured, work)
-            self.announce(f"{title}: {label}: {measured.failure or outcome}")
-            for other in self.measurements if not usable else ():
-                if self._lacks(other):
-                    other.failure = other.failure or f"{label} left the device unusable"
-        return anyone
-
-    def _lacks(self, measured: Measurement) -> bool:
-        seen = self.gpu is None or measured.kernels_per_step is not None
-        return len(measured.rounds) < self.rounds or not seen
+def _usual_s(rounds: Sequence[Round]) -> float:
+    return statistics.median(epoch.seconds for turn in rounds for epoch in turn.epochs)
 
 
 def _attempt(contender: Contender, measured: Measurement, work: _Work) -> tuple[bool, str]:
@@ -403,30 +357,15 @@ def _attempt(contender: Contender, measured: Measurement, work: _Work) -> tuple[
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in the contender's row
-        measured.failure, usable = reason_of(error), not _unusable_after(error)
-    # Out here the failed frames are gone, with what they held. Trainers and networks refer to each
-    # other.
-    lost = give_back() if usable else None
-    if lost is not None:
-        measured.failure, usable = measured.failure or reason_of(lost), False
+        measured.failure, full = reason_of(error), out_of_memory(error)
+        # Memory may run out without harm to others: unless a capture was cut short.
+        usable = not lost_context(error) if full is None else full is error
+    if usable:
+        try:  # out here the failed frames are gone, with what they held
+            give_back()
+        except RuntimeError as lost:
+            measured.failure, usable = measured.failure or reason_of(lost), False
     return usable, outcome
-
-
-def give_back() -> RuntimeError | None:
-    """What a training leaves on a GPU; the error of one that cannot be used any more."""
-    gc.collect()
-    try:
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-    except RuntimeError as error:
-        return error
-    return None
-
-
-def _unusable_after(error: Exception) -> bool:
-    """Whether memory ran out without harm to others: no capture was cut short and failed to end."""
-    reason = out_of_memory(error)
-    return lost_context(error) if reason is None else reason is not error
 
 
 def reason_of(error: Exception) -> str:

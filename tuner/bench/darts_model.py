@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from darts import TimeSeries
 from darts.models import TSMixerModel
 from darts.utils.likelihood_models.torch import QuantileRegression
 from pytorch_lightning import Callback
+from torch import nn
 
-from tuner.bench.contender import DeviceMemory, Entry, Job, Round, reader
-from tuner.bench.lightning import EpochTimer, InLightning, seeded_lightning, trainer_arguments
+from tuner.bench.contender import Entry, Job
+from tuner.bench.lightning import EpochTimer, InLightning, Timer, trainer_arguments
 from tuner.config import RunConfig
 from tuner.data.prepare import PreparedData, PreparedSplit
 
@@ -34,28 +36,15 @@ class Darts(InLightning):
             for key, value in _fit_arguments(job.prepared, job.prepared.val).items()
         }
 
-    def run(self, epochs: int) -> Round:
-        device = self._job.device
-        read = reader(device)
-        memory = DeviceMemory(device)
+    def _trained(self, read: Callable[[], float], epochs: int) -> tuple[Timer, nn.Module]:
         timer = EpochTimer(read)
-        with seeded_lightning(self._job.precision, self._job.seed, device):
-            began = read()
-            model = self._model(timer)
-            model.fit(**self._train, **self._val, epochs=epochs + 1)
-        assert timer.started is not None, "darts trained"
+        model = self._model(timer)
+        model.fit(**self._train, **self._val, epochs=epochs + 1)
         assert timer.steps == [self._n_steps] * (epochs + 1), (
             f"darts has other batches than ours: {timer.steps}, {self._n_steps}"
         )
-        return Round(
-            setup_s=timer.started - began,
-            epochs=tuple(timer.epochs[1:]),
-            counted=(timer.ends[0], timer.ends[-1]),
-            peak_memory_bytes=memory.peak(),
-            n_parameters=sum(p.numel() for p in _network(model).parameters()),
-            n_windows=self._n_windows,
-            n_steps=self._n_steps,
-        )
+        assert isinstance(model.model, nn.Module), "fit builds the network"
+        return timer, model.model
 
     def _train_a_little(self, callback: Callback) -> None:
         self._model(callback, limit_train_batches=2).fit(**self._train, epochs=2)
@@ -82,12 +71,6 @@ class Darts(InLightning):
             save_checkpoints=False,
             pl_trainer_kwargs={**arguments, "gradient_clip_val": training.gradient_clip, **trainer},
         )
-
-
-def _network(model: TSMixerModel) -> torch.nn.Module:
-    network = model.model
-    assert isinstance(network, torch.nn.Module), "fit builds the network"
-    return network
 
 
 def _fit_arguments(prepared: PreparedData, split: PreparedSplit) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
@@ -23,7 +23,6 @@ from tuner.bench.contender import (
     Scope,
     count_kernels,
     per_step,
-    reader,
 )
 from tuner.config import (
     LIBRARY,
@@ -31,18 +30,13 @@ from tuner.config import (
     CompileMode,
     Hyperparameters,
     RunConfig,
-    StopReason,
     library_class,
 )
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.errors import UsageError, unknown_name
+from tuner.estimate.driven import Running, running
 from tuner.models.names import builtin_names
-from tuner.models.registry import build_model
 from tuner.spec.study_file import StudyFile, load_study_file
-from tuner.training.batching import Shuffles
-from tuner.training.clock import arithmetic, seeded
-from tuner.training.engines.choose import make_engine
-from tuner.training.engines.eager import Engine, Poll
 from tuner.version import installed
 
 # Our engines as contenders: driven as `fit` drives them, without early stopping.
@@ -57,23 +51,17 @@ class Ours:
         self.config = config
         """What it trains."""
         self.data = data
-        self._batch_size = config.hyperparameters.batch_size * config.accumulate
-        """Of an update, which is what a step is here."""
-        self.n_steps = math.ceil(len(data.train) / self._batch_size)
 
     def run(self, epochs: int) -> Round:
-        device = self.job.device
-        read = reader(device)
-        memory = DeviceMemory(device)
-        began = read()
-        with self._engine() as (engine, shuffles):
-            setup_s = read() - began
-            training = _Training(engine, shuffles, self)
-            training.epoch()
-            first = read()
-            counted = tuple(training.epoch() for _ in range(epochs))
-            last = read()
-            parameters = sum(p.numel() for p in engine.model.parameters())
+        memory = DeviceMemory(self.job.device)
+        with self._training() as training:
+            one_epoch = _Epochs(training)
+            one_epoch()
+            first = training.read()
+            counted = tuple(one_epoch() for _ in range(epochs))
+            last = training.read()
+            parameters = sum(p.numel() for p in training.engine.model.parameters())
+            setup_s = training.setup_s
         peak = memory.peak()
         return Round(
             setup_s=setup_s,
@@ -81,98 +69,66 @@ class Ours:
             counted=(first, last),
             peak_memory_bytes=None if peak is None else peak + size_of(self.data),
             n_parameters=parameters,
-            n_windows=len(self.data.train),
-            n_steps=self.n_steps,
+            n_windows=training.n_windows,
+            n_steps=training.batches,
         )
 
     def kernels_per_step(self) -> int | None:
         device = self.job.device
         if device.type != "cuda":
             return None
-        order = torch.arange(len(self.data.train), device=device)
-        learning_rate = self.config.hyperparameters.learning_rate
-        with self._engine() as (engine, _):
-
-            def count(steps: int) -> int:
-                return count_kernels(
-                    device, lambda: engine.train_epoch(order, learning_rate, stop_after(steps))
-                )
-
-            engine.train_epoch(order, learning_rate, stop_after(1))
-            return per_step(count, max(1, len(order) // self._batch_size))
+        with self._training() as training:
+            training.steps(1)
+            return per_step(
+                lambda steps: count_kernels(device, lambda: training.steps(steps)),
+                training.n_windows // training.batch_size,
+            )
 
     @contextmanager
-    def _engine(self) -> Iterator[tuple[Engine, Shuffles]]:
-        """The network and its engine, warmed up, under a training's settings; closed at the end."""
-        device = self.job.device
-        with (
-            arithmetic(self.config.training.precision),
-            seeded(self.config.seed, device) as generator,
-        ):
-            model = build_model(
-                self.config.architecture, self.data.shapes, self.config.hyperparameters
-            )
-            engine = make_engine(self.config, self.data, model.to(device))
+    def _training(self) -> Iterator[Running]:
+        with running(self.config, self.data) as training:
+            engine = training.engine
             if engine.fallback:
                 raise FellBackError(f"would run as {engine.backend.value}: {engine.fallback}")
-            try:
-                engine.warm_up()
-                yield engine, Shuffles(generator, len(self.data.train), device)
-            finally:
-                engine.close()
+            yield training
 
 
 class FellBackError(Exception):
     """The backend does not serve this network: another's figures would bear its name."""
 
 
-class _Training:
+class _Epochs:
     """Epochs with all that `fit` does in one: shuffle, train, validate, keep the best."""
 
-    def __init__(self, engine: Engine, shuffles: Shuffles, ours: Ours) -> None:
-        self._engine, self._shuffles, self._n_steps = engine, shuffles, ours.n_steps
-        self._learning_rate = ours.config.hyperparameters.learning_rate
-        self._decay = ours.config.training.learning_rate_decay
-        self._validate_every = ours.config.training.validate_every
-        self._read = reader(ours.job.device)
-        self._best, self._best_loss = engine.snapshot(), math.inf
+    def __init__(self, training: Running) -> None:
+        self._training = training
+        self._learning_rate = training.config.hyperparameters.learning_rate
+        self._best_loss = math.inf
 
-    def epoch(self) -> Epoch:
+    def __call__(self) -> Epoch:
         """One epoch; where not each is validated, the mean of as many as share a validation."""
-        every = self._validate_every
+        every = self._training.config.training.validate_every
         parts = [self._epoch(validated=number == every) for number in range(1, every + 1)]
         return Epoch(
             seconds=sum(seconds for seconds, _ in parts) / every,
-            step_s=sum(trained_s for _, trained_s in parts) / every / self._n_steps,
+            step_s=sum(trained_s for _, trained_s in parts) / every / self._training.batches,
         )
 
     def _epoch(self, *, validated: bool) -> tuple[float, float]:
         """Its seconds, and those of its training steps."""
-        began = self._read()
-        trained = self._engine.train_epoch(self._shuffles.next(), self._learning_rate, _never)
-        trained_at = self._read()
+        training, engine = self._training, self._training.engine
+        began = training.read()
+        trained = engine.train_epoch(training.shuffles.next(), self._learning_rate, lambda: None)
+        trained_at = training.read()
         mean = trained.loss_sum / trained.n_windows
-        losses = torch.stack([mean, self._engine.validation_loss()] if validated else [mean])
-        self._shuffles.draw_ahead()
+        losses = torch.stack([mean, engine.validation_loss()] if validated else [mean])
+        training.shuffles.draw_ahead()
         _, *val_loss = losses.tolist()
         if val_loss and val_loss[0] < self._best_loss:
             self._best_loss = val_loss[0]
-            self._best.take(self._engine.model)
-        self._learning_rate *= self._decay
-        return self._read() - began, trained_at - began
-
-
-def stop_after(steps: int, stepped: Callable[[], object] = lambda: None) -> Poll:
-    """Ends an epoch after so many steps, and tells of each."""
-    left = steps
-
-    def poll() -> StopReason | None:
-        nonlocal left
-        left -= 1
-        stepped()
-        return None if left > 0 else StopReason.INTERRUPTED
-
-    return poll
+            training.best.take(engine.model)
+        self._learning_rate *= training.config.training.learning_rate_decay
+        return training.read() - began, trained_at - began
 
 
 def size_of(data: DeviceData) -> int:
@@ -180,10 +136,6 @@ def size_of(data: DeviceData) -> int:
     parts: tuple[DeviceData | DeviceSplit, ...] = (data, data.train, data.val, data.test)
     tensors = [getattr(part, each.name) for part in parts for each in fields(part)]
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
-
-
-def _never() -> StopReason | None:
-    return None
 
 
 BASELINE = "original"
@@ -209,9 +161,8 @@ def make_plan(
     against: str | None,
     hidden: Sequence[int],
     batch: Sequence[int],
-    against_everywhere: bool,
 ) -> Plan:
-    """All variants on all backends at all pairs of sizes; the libraries at the first, or at all.
+    """All variants on all backends at all pairs of sizes; the libraries at the first.
 
     Args:
         job: the job and the device.
@@ -222,7 +173,6 @@ def make_plan(
             imported.
         hidden: hidden sizes.
         batch: batch sizes.
-        against_everywhere: the libraries run at every pair of sizes.
 
     Raises:
         UsageError: a wrong name or size, a backend the device does not have, a library asked for
@@ -235,15 +185,11 @@ def make_plan(
         raise UsageError("--hidden and --batch: the sizes must be whole numbers of at least 1")
     pairs = list(itertools.product(dict.fromkeys(hidden), dict.fromkeys(batch)))
     contenders: list[Contender] = []
-    for pair in pairs if against_everywhere else pairs[:1]:
-        for library in libraries:
-            contenders += _library(library, files, job, *pair)
-    contenders += [
-        _ours(file, backend, job, data, *pair)
-        for pair in pairs
-        for file in files
-        for backend in chosen
-    ]
+    for library in libraries:
+        contenders += _library(library, files, job, *pairs[0])
+    for pair, file, backend in itertools.product(pairs, files, chosen):
+        config = _config(file, backend, job, *pair)
+        contenders.append(Ours(job, Entry.of(config, OURS, file.name, backend.value), config, data))
     return Plan(tuple(contenders), notices)
 
 
@@ -274,18 +220,16 @@ def _files(variants: str) -> list[StudyFile]:
 
 
 def _backends(backends: str, device: torch.device) -> list[Backend]:
-    known: list[Backend] = [backend for backend in Backend if backend is not Backend.AUTO]
-    on_cpu = (Backend.EAGER, Backend.COMPILE)
-    there = [backend for backend in known if backend in on_cpu or device.type == "cuda"]
+    there = [Backend.EAGER, Backend.COMPILE]
+    if device.type == "cuda":
+        there = [each for each in Backend if each is not Backend.AUTO]
     if backends.strip() == "all":
         return there
-    chosen = []
+    chosen, known = [], [each.value for each in Backend if each is not Backend.AUTO]
     for name in names(backends, "--backends"):
-        if name not in [backend.value for backend in known]:
-            raise unknown_name(
-                "backend", name, [backend.value for backend in known], more="; or all"
-            )
-        if Backend(name) not in there:
+        if name not in known:
+            raise unknown_name("backend", name, known, more="; or all")
+        if name not in there:
             raise UsageError(
                 f"--backends: {name} needs a CUDA device, "
                 f"this one is {device.type}; use eager, compile or all"
@@ -343,14 +287,6 @@ def _with_own_model(file: StudyFile, job: Job, hidden: int, batch: int) -> Conte
     config = _config(file, Backend.AUTO, job, hidden, batch)
     entry = Entry.of(config, LIBRARY, file.name, scope=Scope.STEPS, note=OWN_NOTE)
     return OwnModel(job, entry, config)
-
-
-def _ours(
-    file: StudyFile, backend: Backend, job: Job, data: DeviceData, hidden: int, batch: int
-) -> Contender:
-    config = _config(file, backend, job, hidden, batch)
-    entry = Entry.of(config, OURS, file.name, backend.value)
-    return Ours(job, entry, config, data)
 
 
 def _config(file: StudyFile, backend: Backend, job: Job, hidden: int, batch: int) -> RunConfig:

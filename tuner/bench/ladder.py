@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,28 +15,21 @@ from tuner.bench.contender import (
     Entry,
     Job,
     Measurement,
-    give_back,
     reason_of,
-    trained_with,
-    with_batch,
 )
 from tuner.bench.entrants import Ours
 from tuner.bench.report import Cell, Circumstances, Column, Results, Timed, as_number, timed
 from tuner.config import Backend, Precision, RunConfig, StopReason, TrainingSettings
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
+from tuner.estimate.driven import give_back, trained_with, with_batch
 from tuner.models.registry import build_model
 from tuner.spec.study_file import StudyFile
 from tuner.training import evaluate, fit
 from tuner.training.engines.choose import choose_backend
 from tuner.training.fit import check_settings
 from tuner.trial.job import lost_context
-from tuner.verdict.stats.intervals import CONFIDENCE
-from tuner.verdict.stats.permutation import paired_t_interval
-
-# Trainings of the rungs to their ends, as trials train: what a rung does to the quality, and to
-# the time until it is reached.
-
+from tuner.verdict.stats.intervals import mean_interval
 
 # The rungs of a ladder: settings as they were, then one change after the other, and each change
 # for itself.
@@ -44,6 +37,11 @@ from tuner.verdict.stats.permutation import paired_t_interval
 
 FIRST = "as it was"
 CUMULATED = "cumulated"
+TITLES = (
+    (CUMULATED, "Each change on top of those before it"),
+    ("alone", "Each change alone"),
+)
+"""Of the tables, by the kind of their rungs."""
 LARGER = 4
 """The batch of the ladder beside the variant's own, where none is named."""
 BETWEEN_VALIDATIONS = 2
@@ -99,11 +97,9 @@ def make_ladder(
         batch_size: of the rung with another batch; None for four times the default.
 
     Raises:
-        UsageError: a batch below 1, or a variant whose first rung is no training.
+        UsageError: a variant whose first rung is no training.
     """
     base = _as_it_was(file, job)
-    if batch_size is not None and batch_size < 1:
-        raise UsageError(f"--ladder-batch must be at least 1, not {batch_size}")
     larger = batch_size or LARGER * base.hyperparameters.batch_size
     if problem := why_not(base, job, data):
         raise UsageError(f"the ladder's first rung, {file.name} as it was: {problem}")
@@ -178,6 +174,10 @@ def _contenders(
     return tuple(found)
 
 
+# Trainings of the rungs to their ends, as trials train: what a rung does to the quality, and to
+# the time until it is reached.
+
+
 FIRST_SEED = 1
 
 
@@ -192,8 +192,6 @@ class Trained:
     val_loss: float
     test_mql: float
     """The objective of a search of this task: of its objective series, where it names one."""
-    captured: bool = False
-    """In the place of an eager training: `wall_clock_s` is the captured one's."""
 
 
 @dataclass(slots=True)
@@ -204,142 +202,108 @@ class Trainings:
     failures: dict[int, str] = field(default_factory=dict)
     missing: str = ""
     """Why not all were made; empty where they were."""
-    made: list[tuple[RunConfig, Trained]] = field(default_factory=list)
-    """Every one that was really made: two rungs may train the same."""
+
+
+class _BudgetSpentError(Exception):
+    """A training was cut, or not begun."""
 
 
 def train_rungs(
     ladder: Ladder,
     data: DeviceData,
+    found: Trainings,
     *,
     seeds: int,
     budget_s: float,
     announce: Callable[[str], None],
-    after_each: Callable[[Trainings], object] = lambda _trainings: None,
-    failed: Mapping[int, str] | None = None,
-    found: Trainings | None = None,
-) -> Trainings:
+    after_each: Callable[[], object] = lambda: None,
+) -> None:
     """Train with `seeds` seeds each, as long as `budget_s` lasts: the cumulated rungs first, a seed
     after the other, so that all have the same ones; then those of single changes.
 
     A training that would not fit into what is left of the budget, by what the contender's last one
     took, is not begun, and one that does not fit is cut and forgotten: none comes after it. One
-    that fails ends its rung's trainings. On a GPU an eager rung is trained in a captured step,
-    which comes to the same epochs and forecasts, but for rounding, in a tenth of the time.
+    that fails ends its rung's trainings.
 
     Args:
         ladder: the rungs.
         data: the job's windows on the device.
+        found: what the trainings are added to; contenders that have failed are not trained.
         seeds: the seeds 1, 2, ... of each.
         budget_s: seconds for all of it: set-up, training and evaluation.
         announce: told in one line how it is going.
-        after_each: called after every training with all so far.
-        failed: contenders that are not to be trained, with the reason.
-        found: what the trainings are added to; None for a new one.
+        after_each: called after every training.
 
     Raises:
         UsageError: misuse.
     """
-    found, until = found or Trainings(), time.perf_counter() + budget_s
+    until = time.perf_counter() + budget_s
     took: dict[int, float] = {}
-    broken, configs = dict(failed or {}), [in_capture(each) for each in ladder.contenders]
-    for group in _groups(ladder):
-        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
-            for number in group:
-                if number in broken:
-                    continue
-                began = time.perf_counter()
-                if began + took.get(number, 0.0) > until:
-                    found.missing = f"the budget of {budget_s:g} s was spent"
-                    return found
-                label = f"{ladder.contenders[number].entry.label}, seed {seed}"
-                config = configs[number]
-                series = ladder.contenders[number].job.prepared.task.objective_series
-                outcome, usable = _attempt(config, seed, data, until, found, series)
-                took[number] = time.perf_counter() - began
-                if outcome is None:
-                    found.missing = f"the budget of {budget_s:g} s was spent"
-                    return found
-                if isinstance(outcome, str):
-                    broken[number] = found.failures[number] = outcome
-                else:
-                    kept = replace(outcome, captured=ladder.contenders[number].config != config)
-                    found.of.setdefault(number, []).append(kept)
-                announce(f"trained: {label}: {_in_words(outcome)}")
-                after_each(found)
-                if not usable:
-                    found.missing = f"{label} left the device's context unusable"
-                    return found
-    return found
+    for number, seed in _in_turns(ladder, seeds):
+        if number in found.failures:
+            continue
+        contender = ladder.contenders[number]
+        label = f"{contender.entry.label}, seed {seed}"
+        began = time.perf_counter()
+        try:
+            outcome, usable = _train(contender, seed, data, until, took.get(number, 0.0))
+        except UsageError:
+            raise
+        except _BudgetSpentError:
+            found.missing = f"the budget of {budget_s:g} s was spent"
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in the rung's row
+            outcome, usable = reason_of(error), not lost_context(error)
+        if isinstance(outcome, Trained):
+            found.of.setdefault(number, []).append(outcome)
+        else:
+            found.failures[number] = outcome
+        took[number] = time.perf_counter() - began
+        announce(f"trained: {label}: {_in_words(outcome)}")
+        after_each()
+        if not usable:
+            found.missing = f"{label} left the device's context unusable"
+            return
 
 
-def in_capture(contender: Ours) -> RunConfig:
-    """What is trained for a contender: itself, or its captured step where that computes the same.
-
-    But for rounding, where a gradient is clipped and where the learning rate is no fp32 number. In
-    benchmarks/equal_backends, ten whole trainings came to the eager epochs and MQL.
-    """
-    config = contender.config
-    if config.training.backend is not Backend.EAGER or contender.job.device.type != "cuda":
-        return config
-    captured = trained_with(config, backend=Backend.GRAPH)
-    return config if why_not(captured, contender.job, contender.data) else captured
-
-
-def _groups(ladder: Ladder) -> tuple[Sequence[int], Sequence[int]]:
-    """Numbers of the contenders of the cumulated rungs, and of the others."""
-    cumulated: dict[int, None] = {}
-    others: dict[int, None] = {}
+def _in_turns(ladder: Ladder, seeds: int) -> Iterator[tuple[int, int]]:
+    """The numbers of contenders, with the seeds that they are to be trained with."""
+    numbers = {kind: dict[int, None]() for kind, _ in TITLES}
     for rung in ladder.rungs:
         number = ladder.contender_of(rung)
-        if number is not None and number not in cumulated:
-            (cumulated if rung.kind == CUMULATED else others)[number] = None
-    return list(cumulated), list(others)
-
-
-def _attempt(
-    config: RunConfig,
-    seed: int,
-    data: DeviceData,
-    until: float,
-    found: Trainings,
-    series: str | None,
-) -> tuple[Trained | str | None, bool]:
-    """A training, or why it is none, or None where it was cut at `until`; and whether the device
-    can be used after it.
-    """
-    config = replace(config, seed=seed)
-    before = next((trained for other, trained in found.made if other == config), None)
-    if before is not None:
-        return before, True
-    try:
-        outcome, usable = _train(config, data, until, series)
-    except UsageError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in the rung's row
-        return reason_of(error), not lost_context(error)
-    finally:
-        give_back()  # so that the next one's memory is its own
-    if isinstance(outcome, Trained):
-        found.made.append((config, outcome))
-    return outcome, usable
+        if number is not None and number not in numbers[CUMULATED]:
+            numbers[rung.kind][number] = None
+    for group in numbers.values():
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            for number in group:
+                yield number, seed
 
 
 def _train(
-    config: RunConfig, data: DeviceData, until: float, series: str | None
-) -> tuple[Trained | str | None, bool]:
+    contender: Ours, seed: int, data: DeviceData, until: float, likely_s: float
+) -> tuple[Trained | str, bool]:
+    """A training, or why it is none; and whether the device can be used after it.
+
+    Raises:
+        _BudgetSpentError: it is not over in time, or was not likely to be.
+    """
+
     def out_of_budget() -> StopReason | None:
         return StopReason.INTERRUPTED if time.perf_counter() > until else None
 
-    result = fit(config, data, should_stop=out_of_budget)
+    if time.perf_counter() + likely_s > until:
+        raise _BudgetSpentError
+    give_back()  # so that its memory is its own
+    result = fit(replace(contender.config, seed=seed), data, should_stop=out_of_budget)
     if result.stopped_by is StopReason.INTERRUPTED:
-        return None, True
+        raise _BudgetSpentError
     if result.model is None or not result.stopped_by.completed:
         said = result.message or "no forecast came of it"
         return f"{result.stopped_by.value}: {said}", not result.context_lost
+    series = contender.job.prepared.task.objective_series
     test_mql, _ = evaluate(result.model, data).of_series(series)
     trained = Trained(
-        seed=config.seed,
+        seed=seed,
         stopped_by=result.stopped_by.value,
         epochs=result.epochs,
         wall_clock_s=result.wall_clock_s,
@@ -356,9 +320,6 @@ def _in_words(trained: Trained | str) -> str:
         f"{trained.wall_clock_s:.3f} s, {trained.epochs} epochs, validation loss "
         f"{trained.val_loss:.5g}, test MQL {trained.test_mql:.5g}"
     )
-
-
-# A ladder on disk and on the screen: the changes cumulated, then each for itself.
 
 
 # From measurements and trainings to the rows of a ladder: each beside the first rung.
@@ -393,8 +354,6 @@ class LadderRow(Timed):
     seeds: int = 0
     converged: int = 0
     """Of the trainings; the others a limit cut."""
-    reckoned_clock: bool = False
-    """Trained in a captured step: the time to convergence is epochs times its own `s_per_epoch`."""
     epochs: float | None = None
     wall_clock_s: float | None = None
     wall_clock_s_low: float | None = None
@@ -431,7 +390,7 @@ def ladder_rows(
             continue
         times, own = timed(measurements[number]), made.of.get(number, [])
         found = asdict(times) | _speedups(measurements[number], measurements[first])
-        found |= _trained(own, made.of.get(first, []), times.s_per_epoch)
+        found |= _trained(own, made.of.get(first, []))
         if len(own) < seeds:
             found["not_trained"] = made.failures.get(number) or made.missing
         rows.append(_row(rung, ladder.variant, **found))
@@ -474,44 +433,30 @@ def _ratios(own: Measurement, first: Measurement, of: Callable[[Any], float]) ->
     ]
 
 
-def _trained(
-    own: Sequence[Trained], first: Sequence[Trained], s_per_epoch: float | None
-) -> Figures:
+def _trained(own: Sequence[Trained], first: Sequence[Trained]) -> Figures:
     if not own:
         return {}
-    converged = sum(each.stopped_by == StopReason.CONVERGED for each in own)
     found: Figures = {
         "seeds": len(own),
-        "converged": converged,
+        "converged": sum(each.stopped_by == StopReason.CONVERGED for each in own),
         "epochs": statistics.fmean(each.epochs for each in own),
     }
+    for name in ("wall_clock_s", "val_loss", "test_mql"):
+        found |= _mean(name, [getattr(each, name) for each in own])
     before = {each.seed: each.test_mql for each in first}
     changes = [each.test_mql - before[each.seed] for each in own if each.seed in before]
     if changes and own is not first:
         found |= _mean("test_mql_change", changes)
-    names = ["wall_clock_s", "val_loss", "test_mql"]
-    if own[0].captured:
-        found["reckoned_clock"] = s_per_epoch is not None
-        own = [replace(each, wall_clock_s=each.epochs * (s_per_epoch or 0.0)) for each in own]
-        names = names if s_per_epoch is not None else names[1:]
-    for name in names:
-        found |= _mean(name, [getattr(each, name) for each in own])
     return found
 
 
 def _mean(name: str, values: Sequence[float]) -> Figures:
     found: Figures = {name: statistics.fmean(values)}
-    if len(values) >= LEAST_SEEDS:
-        low, high = paired_t_interval(values, 1 - CONFIDENCE)
-        found |= {f"{name}_low": low, f"{name}_high": high}
+    if len(values) >= LEAST_SEEDS and (there := mean_interval(values)) is not None:
+        found |= {f"{name}_low": there.low, f"{name}_high": there.high}
     return found
 
 
-TITLES = (
-    (CUMULATED, "Each change on top of those before it"),
-    ("alone", "Each change alone"),
-)
-"""Of the tables, by the kind of their rungs."""
 SPEEDUP_IS = (
     "x: the first rung's time divided by this one's in the same round, with the least and the "
     "greatest over the rounds."
@@ -538,11 +483,6 @@ def _notes(rows: Sequence[LadderRow]) -> list[str]:
         notes.append(
             "Trained to convergence with the first rung's learning rate: means over seeds with "
             "95 % intervals; change: from the first rung, on the same seeds."
-        )
-    if reckoned := [_who(row) for row in rows if row.reckoned_clock]:
-        notes.append(
-            "Trained in a captured step, which differs by rounding; the time to "
-            f"convergence is the epochs times the rung's own s/epoch: {', '.join(reckoned)}."
         )
     notes += [f"{_who(row)}: {row.failure}." for row in rows if row.failure]
     by_reason: dict[str, list[str]] = {}

@@ -13,10 +13,12 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, Trainer
+from torch import nn
 
-from tuner.bench.contender import Entry, Epoch, Job, KernelCount
+from tuner.bench.contender import DeviceMemory, Entry, Epoch, Job, KernelCount, Round
 from tuner.config import Precision, RunConfig
 from tuner.errors import exit_code_of
+from tuner.estimate.driven import reader
 from tuner.training.clock import seeded
 
 COUNTED_STEP = 1
@@ -30,24 +32,33 @@ _LOGGERS = (
 )
 
 
-class EpochTimer(Callback):
-    """The end of set-up, and every epoch from its start to the end of its validation."""
+class Timer(Callback):
+    """Reads the clock at the end of set-up, and around the epochs that count."""
 
     def __init__(self, read: Callable[[], float]) -> None:
         self._read = read
+        self.started = 0.0
+        self.epochs: list[Epoch] = []
+        self.marks: list[float] = []
+        """The ends of what is timed; the first epoch begins at the first of these."""
+
+    def on_train_start(self, *_: Any) -> None:
+        self.started = self._read()
+
+
+class EpochTimer(Timer):
+    """Every epoch from its start to the end of its validation; the first settles."""
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        super().__init__(read)
         self._began = 0.0
         self._trained = 0.0
         self._steps_before = 0
-        self.started: float | None = None
-        self.ends: list[float] = []
-        self.epochs: list[Epoch] = []
         self.steps: list[int] = []
 
     def on_train_epoch_start(self, trainer: Trainer, *_: Any) -> None:
         self._steps_before = trainer.global_step
         self._began = self._read()
-        if self.started is None:
-            self.started = self._began
 
     def on_validation_start(self, trainer: Trainer, *_: Any) -> None:
         if not trainer.sanity_checking:
@@ -58,30 +69,31 @@ class EpochTimer(Callback):
             return
         ended = self._read()
         steps = trainer.global_step - self._steps_before
-        self.ends.append(ended)
         self.steps.append(steps)
-        self.epochs.append(
-            Epoch(seconds=ended - self._began, step_s=(self._trained - self._began) / steps)
-        )
+        if self.marks:
+            step_s = (self._trained - self._began) / steps
+            self.epochs.append(Epoch(seconds=ended - self._began, step_s=step_s))
+        self.marks.append(ended)
 
 
-class StepTimer(Callback):
-    """The clock at the end of set-up, after `settle` steps, and after every `chunk` steps more."""
+class StepTimer(Timer):
+    """After `settle` steps, every `chunk` steps stand for an epoch of `n_steps`."""
 
-    def __init__(self, read: Callable[[], float], *, settle: int, chunk: int) -> None:
-        self._read = read
+    def __init__(self, read: Callable[[], float], *, settle: int, chunk: int, n_steps: int) -> None:
+        super().__init__(read)
         self._settle = settle
         self._chunk = chunk
-        self.started: float | None = None
-        self.marks: list[float] = []
-
-    def on_train_start(self, *_: Any) -> None:
-        self.started = self._read()
+        self._n_steps = n_steps
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         beyond = trainer.global_step - self._settle
-        if beyond >= 0 and beyond % self._chunk == 0:
-            self.marks.append(self._read())
+        if beyond < 0 or beyond % self._chunk:
+            return
+        now = self._read()
+        if self.marks:
+            step_s = (now - self.marks[-1]) / self._chunk
+            self.epochs.append(Epoch(seconds=step_s * self._n_steps, step_s=step_s))
+        self.marks.append(now)
 
 
 class KernelCounter(Callback):
@@ -112,6 +124,24 @@ class InLightning(ABC):
         self._n_windows = len(job.prepared.train.starts)
         self._n_steps = math.ceil(self._n_windows / config.hyperparameters.batch_size)
 
+    def run(self, epochs: int) -> Round:
+        device = self._job.device
+        read = reader(device)
+        memory = DeviceMemory(device)
+        with seeded_lightning(self._job.precision, self._job.seed, device):
+            began = read()
+            timer, network = self._trained(read, epochs)
+        assert len(timer.epochs) == epochs, f"{len(timer.epochs)} epochs were timed, not {epochs}"
+        return Round(
+            setup_s=timer.started - began,
+            epochs=tuple(timer.epochs),
+            counted=(timer.marks[0], timer.marks[-1]),
+            peak_memory_bytes=memory.peak(),
+            n_parameters=sum(p.numel() for p in network.parameters() if p.requires_grad),
+            n_windows=self._n_windows,
+            n_steps=self._n_steps,
+        )
+
     def kernels_per_step(self) -> int | None:
         device = self._job.device
         if device.type != "cuda":
@@ -120,6 +150,10 @@ class InLightning(ABC):
         with seeded_lightning(self._job.precision, self._job.seed, device):
             self._train_a_little(counter)
         return counter.kernels
+
+    @abstractmethod
+    def _trained(self, read: Callable[[], float], epochs: int) -> tuple[Timer, nn.Module]:
+        """What timed so many epochs, after what settles, and the network that was trained."""
 
     @abstractmethod
     def _train_a_little(self, callback: Callback) -> None:

@@ -4,6 +4,7 @@ its models that are variants.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from neuralforecast.losses.pytorch import MQLoss
 from neuralforecast.models.tsmixerx import TSMixerx
 from neuralforecast.tsdataset import TimeSeriesDataset
 from pytorch_lightning import Callback
+from torch import nn
 
-from tuner.bench.contender import DeviceMemory, Entry, Epoch, Job, Round, reader
-from tuner.bench.lightning import InLightning, StepTimer, seeded_lightning, trainer_arguments
+from tuner.bench.contender import Entry, Job
+from tuner.bench.lightning import InLightning, StepTimer, Timer, trainer_arguments
 from tuner.config import RunConfig, library_class
 from tuner.data.prepare import PreparedData
 from tuner.export.best_config import of_class
@@ -46,30 +48,12 @@ class NeuralForecast(InLightning):
         super().__init__(job, entry, config)
         self._dataset = panel(job.prepared)
 
-    def run(self, epochs: int) -> Round:
-        device = self._job.device
-        read = reader(device)
-        memory = DeviceMemory(device)
+    def _trained(self, read: Callable[[], float], epochs: int) -> tuple[Timer, nn.Module]:
         chunk = min(CHUNK, self._n_steps)
-        timer = StepTimer(read, settle=SETTLE_STEPS, chunk=chunk)
-        with seeded_lightning(self._job.precision, self._job.seed, device):
-            began = read()
-            model = self._model(timer, max_steps=SETTLE_STEPS + epochs * chunk)
-            model.fit(self._dataset)
-        assert timer.started is not None, "neuralforecast trained"
-        steps = np.diff(timer.marks) / chunk
-        assert len(steps) == epochs, f"{len(timer.marks)} readings of the clock in {epochs} epochs"
-        return Round(
-            setup_s=timer.started - began,
-            epochs=tuple(
-                Epoch(seconds=float(step) * self._n_steps, step_s=float(step)) for step in steps
-            ),
-            counted=(timer.marks[0], timer.marks[-1]),
-            peak_memory_bytes=memory.peak(),
-            n_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
-            n_windows=self._n_windows,
-            n_steps=self._n_steps,
-        )
+        timer = StepTimer(read, settle=SETTLE_STEPS, chunk=chunk, n_steps=self._n_steps)
+        model = self._model(timer, max_steps=SETTLE_STEPS + epochs * chunk)
+        model.fit(self._dataset)
+        return timer, model
 
     def _train_a_little(self, callback: Callback) -> None:
         self._model(callback, max_steps=3).fit(self._dataset)

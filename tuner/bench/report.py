@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 from rich.table import Table
 
 from tuner.bench.contender import Measurement, sizes
 from tuner.display.terminal import make_console, number_table
+from tuner.display.text import filled
 from tuner.files.durable import put
 from tuner.files.plain import in_json
 
 # From measurements to the rows of the results: medians, and how many times faster than darts.
 
 
+_PAGE = Path(__file__).with_name("page.md")
 REFERENCE = "darts"
 
 LIBRARY = "neuralforecast"
@@ -229,28 +230,14 @@ class Results:
         """
         folder.mkdir(parents=True, exist_ok=True)
         table, page = folder / "results.csv", folder / "results.md"
-        documents, text = self.documents(), io.StringIO(newline="")
-        writer = csv.DictWriter(text, list(documents[0]))
-        writer.writeheader()
-        writer.writerows(documents)
-        put(table, text.getvalue().encode())
+        rows = pd.DataFrame(self.documents(), dtype=object)  # a whole number beside none stays one
+        put(table, rows.to_csv(index=False).encode())
         put(page, self.page().encode())
         return table, page
 
     def page(self) -> str:
         """The tables in Markdown, with their circumstances above and their footnotes below."""
-        c = self.circumstances
-        epochs = f"{c.epochs_per_round} counted epochs a round"
-        lines = [
-            f"{c.device}, {c.date}, task {c.task}, {self.settings}, {epochs}.",
-            f"{c.versions}; revision {c.git_revision or 'unknown'}.",
-            "",
-            f"    {c.command}",
-        ]
-        for title, rows in self.tables:
-            lines += ["", f"**{title}**"] if title else []
-            lines += ["", *lines_of_table(rows, self.columns)]
-        return "\n".join([*lines, "", *(f"- {note}" for note in self.all_notes())]) + "\n"
+        return filled(_PAGE, c=self.circumstances, results=self)
 
     def show(self) -> None:
         """The tables' most important columns on the screen."""
@@ -280,14 +267,6 @@ def _flat(row: Timed) -> dict[str, Any]:
     """What the row alone is of comes first: by that a table is known."""
     values = asdict(row)
     return {name: values[name] for name in type(row).__annotations__} | values
-
-
-def lines_of_table(rows: Sequence[object], columns: Sequence[Column]) -> Iterator[str]:
-    """In Markdown."""
-    yield f"| {' | '.join(each.heading for each in columns)} |"
-    yield f"|{'---|' * len(columns)}"
-    for row in rows:
-        yield f"| {' | '.join(each.cell(row) for each in columns)} |"
 
 
 def on_screen(rows: Sequence[object], columns: Sequence[Column]) -> Table:

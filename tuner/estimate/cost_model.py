@@ -8,18 +8,29 @@ is seen between sizes that differ in one alone: so each size that was measured b
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
+import statistics
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, TypeGuard
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeGuard
 
 import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter
 
-from tuner.config import Hyperparameters, Value
+from tuner.config import Backend, Hyperparameters, Value
+from tuner.errors import DataError
+from tuner.files.durable import put, read_regular
+from tuner.files.environment import user_cache
+from tuner.record import Recorded
+from tuner.spec.definition import StudyDefinition
 from tuner.spec.space import SearchSpace
 
 # The sizes of a search space: those values of a configuration that change what an epoch costs.
@@ -58,7 +69,7 @@ def hyperparameters_of(
 ) -> Hyperparameters:
     """A configuration of this size, else as the default."""
     params = space.nearest(dict(size), defaults.as_dict())
-    return Hyperparameters.of(params, defaults.of_training)
+    return Hyperparameters.of(params)
 
 
 def to_measure(space: SearchSpace, defaults: Hyperparameters, *, most: int) -> tuple[Size, ...]:
@@ -67,25 +78,24 @@ def to_measure(space: SearchSpace, defaults: Hyperparameters, *, most: int) -> t
 
     All sizes are among them where there are no more than `most`.
     """
-    everything = sizes_of(space)
-    default = size_of(defaults.as_dict())
-    places = {key_of(each): _place(each, everything) for each in (default, *everything)}
-    first = [default, *_corners(everything), *_ends(default, everything)]
-    chosen: dict[str, Size] = {}
-    for each in first:
-        if len(chosen) < most and key_of(each) in places:
-            chosen[key_of(each)] = each
-    left = {key_of(each): each for each in everything if key_of(each) not in chosen}
-    away = {
-        key: min(float(np.abs(places[key] - places[other]).sum()) for other in chosen)
-        for key in left
-    }
-    while left and len(chosen) < most:
-        key = max(left, key=lambda each: away[each])
-        chosen[key] = left.pop(key)
-        for other in left:
-            away[other] = min(away[other], float(np.abs(places[key] - places[other]).sum()))
-    return tuple(chosen.values())
+    import pandas as pd
+
+    default, sizes = size_of(defaults.as_dict()), sizes_of(space)
+    everything = {key_of(each): each for each in (default, *sizes)}
+    keys = list(everything)
+    # Every hyperparameter from 0 to 1; what is not there lies in the middle.
+    table = pd.DataFrame(map(dict, everything.values()))
+    places = table.rank(method="dense", pct=True).fillna(0.5).to_numpy()
+    first = [key_of(each) for each in (default, *_corners(sizes), *_ends(default, sizes))]
+    chosen = [keys.index(key) for key in dict.fromkeys(first)]
+    count, away = min(most, len(keys)), np.full(len(keys), np.inf)
+    for number in range(count):
+        if number == len(chosen):
+            chosen.append(int(away.argmax()))
+        latest = chosen[number]
+        away = np.minimum(away, np.abs(places - places[latest]).sum(axis=1))
+        away[latest] = -1.0
+    return tuple(everything[keys[each]] for each in chosen[:count])
 
 
 def largest_size(space: SearchSpace) -> Size:
@@ -108,15 +118,11 @@ def _all(space: SearchSpace, most: int) -> list[dict[str, Value]]:
 
 
 def _drawn(space: SearchSpace, most: int) -> Iterator[dict[str, Value]]:
-    """Additive recurrence with the roots of a polynomial (Roberts 2018): evenly spread, and always
-    the same.
-    """
-    root = 2.0
-    for _ in range(32):
-        root = (1 + root) ** (1 / (space.dimensions + 1))
-    steps = [root ** -(n + 1) for n in range(space.dimensions)]
-    for n in range(most):
-        yield space.at([(0.5 + (n + 1) * step) % 1.0 for step in steps])
+    """Evenly spread, and always the same."""
+    from scipy.stats import qmc
+
+    for place in qmc.Halton(space.dimensions, rng=0).random(most):
+        yield space.at(place.tolist())
 
 
 def _corners(everything: tuple[Size, ...]) -> list[Size]:
@@ -141,21 +147,6 @@ def _ends(default: Size, everything: tuple[Size, ...]) -> list[Size]:
 
 def _total(size: Size, *, sign: int) -> float:
     return sum(sign * math.log(max(value, 1)) for value in size.values() if is_number(value))
-
-
-def _place(size: Size, everything: tuple[Size, ...]) -> np.ndarray:
-    """Where a size lies, every hyperparameter from 0 to 1; what is not there lies in the middle."""
-    names = sorted({name for each in everything for name in each})
-    found = []
-    for name in names:
-        values = sorted({each[name] for each in everything if name in each}, key=_order)
-        at = values.index(size[name]) if name in size and size[name] in values else None
-        found.append(0.5 if at is None else (at + 0.5) / len(values))
-    return np.array(found)
-
-
-def _order(value: int | str | bool) -> tuple[float, str]:
-    return (float(value), "") if isinstance(value, int) else (0.0, str(value))
 
 
 Array = np.ndarray[Any, Any]
@@ -253,10 +244,6 @@ class CostModel:
         logs = np.array([float(np.median(by_key[key])) for key in sizes])
         known = tuple(sizes.values())
         return CostModel(known, logs, names, _directions(known, logs))
-
-    @property
-    def known(self) -> frozenset[str]:
-        return frozenset(map(key_of, self.sizes))
 
     def at(self, wanted: Sequence[Size]) -> list[Foretold | None]:
         """Of each of these sizes; None where too little was measured to say."""
@@ -433,3 +420,198 @@ def _too_sure(known: Array, logs: Array) -> float:
         told, spreads = _fitted(known[~out], logs[~out], known[out])
         off.append(np.abs(logs[out] - told) / np.maximum(spreads, LEAST_SPREAD))
     return max(1.0, float(np.quantile(np.concatenate(off), 0.8)) / Z80)
+
+
+# What was measured of the sizes of a search on one kind of device, and where it is kept.
+
+
+KIND, KEPT_BYTES = "costs", 4 << 20
+"""Of what is kept in the cache."""
+MEASURED_AS = 2
+"""Rises when what is measured means something else: what was kept before is measured anew."""
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NOTHING_ELSE = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSize:
+    """Of one size: what some of its batches and a validation took."""
+
+    __pydantic_config__: ClassVar = NOTHING_ELSE
+
+    size: Size
+    epoch_s: Seconds | None = None
+    """Validation included; None where it does not fit."""
+    setup_s: Seconds = 0.0
+    """From nothing to the first step: made, warmed up, captured; its kernels were there."""
+    built_s: Seconds = 0.0
+    """More, the first time: kernels that a compiler makes once for this size."""
+    peak_bytes: Annotated[int, Field(ge=0)] = 0
+    """CUDA: allocated by it alone; CPU: by its process, with all that this imports."""
+    backend: str = ""
+    failure: str = ""
+    """Why it does not fit, in one line."""
+
+    @property
+    def fits(self) -> bool:
+        return self.epoch_s is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeCosts:
+    """Of the sizes of one search."""
+
+    __pydantic_config__: ClassVar = NOTHING_ELSE
+
+    device_model: str
+    torch_version: str = ""
+    windows: Annotated[int, Field(ge=1)] = 1
+    """Of training, in an epoch."""
+    evaluation_s: Seconds = 0.0
+    """After a training: all forecasts of its test windows, and their scores; not a process's first
+    ones."""
+    start_s: Seconds = 0.0
+    """Until a process has its libraries and the data on the device."""
+    sizes: tuple[MeasuredSize, ...] = ()
+    from_trials: bool = False
+    """Recorded by trials, not measured for this."""
+
+    def epoch_seconds(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
+        """Seconds an epoch of each of these sizes, by key; those that nothing tells of left out."""
+        points = [
+            (each.size, each.epoch_s / self.steps(each.size))
+            for each in self.sizes
+            if each.epoch_s is not None
+        ]
+        by_key, steps = _by_key(wanted, points), {key_of(size): self.steps(size) for size in wanted}
+        return {key: step.times(steps[key]) for key, step in by_key.items()}
+
+    def peak_bytes(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
+        """The most memory of each, by key."""
+        return _by_key(wanted, [(each.size, each.peak_bytes) for each in self.sizes])
+
+    def setup_seconds(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
+        return _by_key(wanted, [(each.size, each.setup_s) for each in self.sizes])
+
+    @property
+    def built_s(self) -> float | None:
+        """What a compiler takes for the kernels of the usual size; None where nothing was seen to
+        be built.
+        """
+        if self.from_trials:
+            return None
+        # Of a plain network nothing is built: its first set-up is slower, as a process's first is.
+        built = [each for each in self.sizes if each.backend != Backend.EAGER.value]
+        seen = [each.built_s for each in built if each.built_s > 0]
+        return statistics.median(seen) if seen else None
+
+    def of(self, size: Size) -> MeasuredSize | None:
+        return next((each for each in self.sizes if key_of(each.size) == key_of(size)), None)
+
+    def steps(self, size: Size) -> int:
+        return steps_of_epoch(self.windows, int(size["batch_size"]))
+
+    def to_json(self) -> str:
+        return _COSTS.dump_json(self, exclude={"from_trials"}).decode()
+
+    @staticmethod
+    def from_json(text: str) -> SizeCosts:
+        """Raises ValueError where it is no such record."""
+        stored = _COSTS.validate_json(text, strict=True)
+        for each in stored.sizes:
+            batch_size = each.size.get("batch_size")
+            if type(batch_size) is not int or batch_size < 1:
+                raise ValueError(f"a size has the batch size {batch_size!r}")
+        return stored
+
+
+_COSTS = TypeAdapter(SizeCosts)
+
+
+def _by_key(wanted: Sequence[Size], measured: Sequence[tuple[Size, float]]) -> dict[str, Foretold]:
+    """What follows from what was measured; only figures above 0 are any."""
+    found = CostModel.of(measured).at(wanted)
+    return {key_of(size): each for size, each in zip(wanted, found, strict=True) if each}
+
+
+def costs_of_trials(
+    trials: Iterable[tuple[Mapping[str, Any], Recorded]], device_model: str
+) -> SizeCosts | None:
+    """What trials recorded of their sizes: the mean of the epochs of each.
+
+    None where none tells an epoch's time.
+    """
+    windows, evaluations, found = [], [], list[tuple[dict[str, int | str | bool], Recorded]]()
+    setups: dict[str, list[float]] = defaultdict(list)
+    for params, recorded in trials:
+        epoch_s, rate = recorded.s_per_epoch, recorded.samples_per_s
+        if epoch_s and rate and math.isfinite(epoch_s) and math.isfinite(rate):
+            size = size_of(dict(params))
+            found.append((size, recorded))
+            setups[key_of(size)].append(recorded.setup_s or 0.0)
+            windows.append(round(epoch_s * rate))
+            evaluations.append(recorded.evaluation_s or 0.0)
+    if not found:
+        return None
+    sizes = []
+    for size, recorded in found:
+        # Of each size, the shortest set-up that a trial had; what the longest had more, a compiler
+        # may have taken, before the first one.
+        seen = setups[key_of(size)]
+        sizes.append(
+            MeasuredSize(
+                size=size,
+                epoch_s=recorded.s_per_epoch,
+                setup_s=min(seen),
+                built_s=max(seen) - min(seen),
+                peak_bytes=recorded.peak_memory_bytes or 0,
+                backend=recorded.backend or "",
+            )
+        )
+    return SizeCosts(
+        device_model=device_model,
+        windows=max(1, statistics.median_high(windows)),
+        evaluation_s=statistics.median_high(evaluations),
+        sizes=tuple(sizes),
+        from_trials=True,
+    )
+
+
+def key_of_search(definition: StudyDefinition, device_model: str, torch_version: str) -> str:
+    """The same for all searches whose epochs cost the same: network, data, arithmetic, device."""
+    plain = definition.comparable()
+    training = {
+        name: str(value)
+        for name, value in plain["training"].items()
+        if name not in ("max_epochs", "patience", "min_delta", "time_limit_s")
+    }
+    mine = [plain["architecture"], definition.model_source, plain["data_hash"], training]
+    if definition.loss_source is not None:
+        mine.append(definition.loss_source)
+    mine += [device_model, torch_version, MEASURED_AS]
+    text = json.dumps(mine, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def place_of(key: str) -> Path:
+    """Where what was measured is kept for this user.
+
+    Raises:
+        DataError: there is no place for caches.
+    """
+    return user_cache() / KIND / f"{key[:32]}.json"
+
+
+def keep(key: str, costs: SizeCosts) -> None:
+    """For the next time; a cache that cannot be written is none."""
+    with suppress(OSError, DataError):
+        place_of(key).parent.mkdir(parents=True, exist_ok=True)
+        put(place_of(key), costs.to_json().encode())
+
+
+def kept(key: str) -> SizeCosts | None:
+    """What was kept; None where there is nothing that can be read."""
+    try:
+        return SizeCosts.from_json(read_regular(place_of(key), at_most=KEPT_BYTES).decode())
+    except (OSError, ValueError, DataError):
+        return None

@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 
 from tuner.config import Backend
-from tuner.estimate.cost_model import Z80, Foretold, Size, key_of, size_of, sizes_of
-from tuner.estimate.size_costs import SizeCosts, costs_of_trials
+from tuner.estimate.cost_model import (
+    Z80,
+    Foretold,
+    Size,
+    SizeCosts,
+    costs_of_trials,
+    key_of,
+    size_of,
+    sizes_of,
+)
 from tuner.estimate.work_ahead import (
     SPREAD_ALL_OVER,
     Kind,
@@ -27,7 +35,7 @@ from tuner.search.methods import method_of, prunes
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.records import device_seconds
 from tuner.study.open import OpenStudy
-from tuner.study.results import TrialRecord, is_cut, read_results
+from tuner.study.results import TrialRecord, read_results
 
 # What the trials of one search hold their devices for: training ahead, and what each takes beside
 # it.
@@ -73,7 +81,7 @@ def beside_training(measured_s: float, seen: Sequence[float]) -> Foretold:
     """
     later = [each / EARLY_TIMES for each in seen[1:EARLY]] + list(seen[EARLY:])
     count = MEASURED_COUNTS + len(later)
-    usual = usual_beside_s(later)
+    usual = statistics.median(later) if later else 0.0
     middle = MORE_THAN_USUAL * (MEASURED_COUNTS * measured_s + len(later) * usual) / count
     spread = BESIDE_SPREAD / math.sqrt(count / MEASURED_COUNTS)
     return Foretold.around(math.log(max(middle, 1e-9)), spread)
@@ -192,11 +200,6 @@ def _begun_within(course: np.ndarray, left_s: float, once_s: float) -> int:
     return min(over + 1, len(course))
 
 
-def usual_beside_s(seconds: Sequence[float]) -> float:
-    """Of trials that were recorded, without those that waited for something."""
-    return statistics.median(seconds) if seconds else 0.0
-
-
 # What the trials that a study has by now tell of those to come.
 
 
@@ -220,7 +223,7 @@ def ended_trials(opened: OpenStudy) -> list[Ended]:
             held_s=device_seconds(record.recorded),
             size=key_of(size_of(dict(record.params))),
             of_default=configuration(record.params) == default,
-            cut=is_cut(record.recorded),
+            cut=record.recorded.is_cut,
         )
         for record in _ended(opened)
     ]
@@ -315,10 +318,6 @@ class SearchForetold:
     """Recorded ones that it was foretold from."""
     bought: Foretold | None = None
     """Trials that its time on devices buys; None where its trials are over before."""
-
-    @property
-    def to_come(self) -> int:
-        return max(0, self.trials - self.ended)
 
 
 def kind_of(definition: StudyDefinition, *, sampler: str, prune: bool | None) -> Kind:

@@ -17,13 +17,14 @@ from tuner.data.task import Task
 from tuner.devices import CpuCores, Gpu
 from tuner.errors import TunerError
 from tuner.estimate.cost_model import (
+    MeasuredSize,
+    SizeCosts,
     hyperparameters_of,
     key_of,
     largest_size,
     size_of,
     to_measure,
 )
-from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.files.child import ChildError, ChildProcess
 from tuner.files.environment import without_secrets
 from tuner.spec.definition import StudyDefinition
@@ -101,21 +102,27 @@ class MeasuringProcess:
         self.windows, self.torch_version = int(told["windows"]), str(told["torch_version"])
         self.start_s = float(told["start_s"])
 
-    def time(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
-        """Of one configuration; one that does not fit, or of which it died, has no time.
+    def measure(
+        self, wanted: Hyperparameters, *, within_s: float, timed: bool = True
+    ) -> MeasuredSize:
+        """Of one configuration; one that does not fit, or of which it died, has no time. Not timed,
+        one step is made and a validation, to see whether that fits.
 
         Raises:
             TunerError: it cannot be trained for another reason.
         """
-        return self._of(wanted, "time", within_s)
+        self.start()
+        try:
+            told = self._asked(wanted, "time" if timed else "fit", within_s)
+        except ChildError as error:
+            return MeasuredSize(size=size_of(wanted.as_dict()), failure=str(error))
+        if not told["usable"]:
+            self.end()
+        return MeasuredSize(**told["measured"])
 
-    def fits(self, wanted: Hyperparameters, *, within_s: float = FIT_S) -> bool:
+    def fits(self, wanted: Hyperparameters) -> bool:
         """Whether one step of a configuration, and a validation, has room."""
-        return self.fit(wanted, within_s=within_s).fits
-
-    def fit(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
-        """One step of a configuration, and a validation; why not, where that has no room."""
-        return self._of(wanted, "fit", within_s)
+        return self.measure(wanted, within_s=FIT_S, timed=False).fits
 
     def evaluation_s(self, wanted: Hyperparameters, *, within_s: float) -> float:
         """Seconds to forecast and score what follows a training; 0 where that does not fit."""
@@ -137,16 +144,6 @@ class MeasuringProcess:
         bound = f"import os, runpy; os.sched_setaffinity(0, {list(device.cores)!r}); "
         run = f"runpy.run_module({MODULE!r}, run_name='__main__')"
         return [sys.executable, "-c", bound + run, *words]
-
-    def _of(self, wanted: Hyperparameters, what: str, within_s: float) -> MeasuredSize:
-        self.start()
-        try:
-            told = self._asked(wanted, what, within_s)
-        except ChildError as error:
-            return MeasuredSize(size=size_of(wanted.as_dict()), failure=str(error))
-        if not told["usable"]:
-            self.end()
-        return MeasuredSize(**told["measured"])
 
     def _asked(self, wanted: Hyperparameters, what: str, within_s: float) -> Mapping[str, Any]:
         return self._answer({"what": what, "params": wanted.as_dict()}, within_s)
@@ -204,7 +201,7 @@ def measured_costs(
     definition = process.subject.definition
     process.start()
     since = time.monotonic()
-    first = process.fit(definition.defaults, within_s=least_for_one_s)
+    first = process.measure(definition.defaults, within_s=least_for_one_s, timed=False)
     if not first.fits:
         raise TunerError(f"the default configuration cannot be measured: {first.failure}")
     first_s = time.monotonic() - since
@@ -220,7 +217,7 @@ def measured_costs(
         if found and left <= 0:
             continue
         wanted = hyperparameters_of(size, definition.space, definition.defaults)
-        found.append(process.time(wanted, within_s=max(left, least_for_one_s)))
+        found.append(process.measure(wanted, within_s=max(left, least_for_one_s)))
         built_s += found[-1].built_s
         if len(found) == 1:
             known = _still_true(before, found[0])
@@ -303,18 +300,12 @@ def largest_batch(
 
 def largest_batches(process: MeasuringProcess, windows: int) -> dict[str, dict[str, Any]]:
     """Of the default network, and of the largest of the space, in words of what they are."""
-    definition = process.subject.definition
-    largest = hyperparameters_of(
-        largest_size(definition.space), definition.space, definition.defaults
-    )
-    defaults = definition.defaults
-    networks = {
-        "the default network": defaults,
-        "the largest network": dataclasses.replace(largest, batch_size=defaults.batch_size),
-    }
-    sizes = [key_of(size_of(each.as_dict())) for each in networks.values()]
-    if sizes[0] == sizes[1]:
-        del networks["the largest network"]
+    space, defaults = process.subject.definition.space, process.subject.definition.defaults
+    largest = hyperparameters_of(largest_size(space), space, defaults)
+    networks = {"the default network": defaults}
+    wide = dataclasses.replace(largest, batch_size=defaults.batch_size)
+    if key_of(size_of(wide.as_dict())) != key_of(size_of(defaults.as_dict())):
+        networks["the largest network"] = wide
     found = {}
     for name, network in networks.items():
         largest_of = largest_batch(process.fits, process.end, network, windows=windows)

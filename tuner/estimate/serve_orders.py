@@ -7,30 +7,31 @@ ends when its standard input does.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import gc
 import json
+import statistics
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from tuner.config import Backend, RunConfig, StopReason
+from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError, first_line
-from tuner.estimate.cost_model import size_of, steps_of_epoch
-from tuner.estimate.size_costs import MeasuredSize
+from tuner.estimate.cost_model import MeasuredSize, size_of
+from tuner.estimate.driven import (
+    Running,
+    give_back,
+    peak_bytes,
+    reset_peak,
+    running,
+    trained_with,
+)
 from tuner.files.child import Orders
 from tuner.models.fault import FAULTS, on_one_line, out_of_memory
 from tuner.models.registry import build_model
-from tuner.training.clock import arithmetic, seeded, synchronizer
-from tuner.training.engines.choose import make_engine, what_auto_means
-from tuner.training.engines.eager import Engine
-from tuner.training.fit import check_settings
-from tuner.training.run_state import peak_memory_of_process
+from tuner.training.engines.choose import what_auto_means
 
 # What an epoch of one size takes, from some of its batches; and what memory.
 
@@ -45,7 +46,6 @@ AGAIN_S = 0.5
 """A set-up that takes longer is made twice: kernels may have been built, once for all trainings of
 this size."""
 COMPILED = (Backend.TRITON.value, Backend.COMPILE.value)
-PEAK_RESET = Path("/proc/self/clear_refs")
 
 
 def measure_size(
@@ -61,10 +61,9 @@ def measure_size(
     Raises:
         UsageError: settings or an architecture that cannot be trained.
     """
-    check_settings(config, data.shapes)
     size = size_of(config.hyperparameters.as_dict())
     try:
-        return _measured(_with_backend(config, data), data, timed=timed), True
+        return _measured(config, data, timed=timed), True
     except Exception as error:
         reason = out_of_memory(error)
         if reason is None:
@@ -76,19 +75,14 @@ def measure_size(
         message, usable = first_line(reason), reason is error
     # Only out here are the frames gone, and with them what they held.
     if usable:
-        _give_back(data.minimum.device)
+        give_back()
     return MeasuredSize(size=size, failure=message), usable
 
 
-def _with_backend(config: RunConfig, data: DeviceData) -> RunConfig:
-    choice = what_auto_means(config, data)
-    if choice is None:
-        return config
-    training = config.training.but(backend=choice.backend)
-    return dataclasses.replace(config, training=training)
-
-
 def _measured(config: RunConfig, data: DeviceData, *, timed: bool) -> MeasuredSize:
+    choice = what_auto_means(config, data)
+    if choice is not None:
+        config = trained_with(config, backend=choice.backend)
     found = _set_up_and_measured(config, data, timed=timed, or_over_s=AGAIN_S if timed else None)
     if found.fits:
         return found
@@ -102,118 +96,37 @@ def _set_up_and_measured(
     config: RunConfig, data: DeviceData, *, timed: bool, or_over_s: float | None = None
 ) -> MeasuredSize:
     """Where the set-up takes over `or_over_s`, that alone."""
-    device = data.minimum.device
-    synchronize = synchronizer(device)
-    _give_back(device)
-    _reset_peak(device)
-    began = time.perf_counter()
-    with arithmetic(config.training.precision), seeded(config.seed, device) as generator:
-        order = torch.randperm(len(data.train), generator=generator, device=device)
-        model = build_model(config.architecture, data.shapes, config.hyperparameters)
-        engine = make_engine(config, data, model.to(device))
-        try:
-            engine.warm_up()
-            best = engine.snapshot()
-            synchronize()
-            setup_s = time.perf_counter() - began
-            epoch_s = None
-            if or_over_s is None or setup_s <= or_over_s:
-                epoch = _Epoch(config, engine, order, synchronize)
-                epoch_s = epoch.seconds() if timed else epoch.of_steps(1)
-                best.take(engine.model)
-                del epoch
-            found = MeasuredSize(
-                size=size_of(config.hyperparameters.as_dict()),
-                epoch_s=epoch_s,
-                setup_s=setup_s,
-                peak_bytes=_peak(device),
-                backend=engine.backend.value,
-            )
-        finally:
-            engine.close()
-    del engine, model, best, order
-    _give_back(device)
-    return found
+    device, epoch_s = data.minimum.device, None
+    give_back()
+    reset_peak(device)
+    with running(config, data) as found:
+        if or_over_s is None or found.setup_s <= or_over_s:
+            epoch_s = _epoch_s(found) if timed else found.steps(1).seconds + found.validate()
+            found.between()
+        return MeasuredSize(
+            size=size_of(config.hyperparameters.as_dict()),
+            epoch_s=epoch_s,
+            setup_s=found.setup_s,
+            peak_bytes=peak_bytes(device),
+            backend=found.engine.backend.value,
+        )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Epoch:
-    """Epochs of one engine, whole or in part."""
-
-    config: RunConfig
-    engine: Engine
-    order: torch.Tensor
-    synchronize: Callable[[], None]
-
-    def seconds(self) -> float:
-        """Of a whole epoch, with the part of a validation that falls to each. A step is an update
-        by all batches that it accumulates.
-        """
-        windows = self.config.hyperparameters.batch_size * self.config.accumulate
-        updates = steps_of_epoch(len(self.order), windows)
-        every = self.config.training.validate_every
-        self.of_steps(min(2, updates))
-        validation_s = self._timed(self.engine.validation_loss)
-        few = min(STEPS, updates)
-        steps_s = self._timed(lambda: self._train(few))
-        whole = steps_s / few * updates + validation_s <= WHOLE_EPOCH_S or few == updates
-        if whole and every == 1:
-            return self._rounds(lambda: self.of_steps(updates))
-        few = updates if whole else few
-        trained_s = self._rounds(lambda: self._timed(lambda: self._train(few)))
-        return trained_s * updates / few + validation_s / every
-
-    def of_steps(self, steps: int) -> float:
-        """Seconds of so many steps and a validation, with the wait for both losses."""
-
-        def epoch() -> None:
-            trained = self._train(steps)
-            torch.stack([trained / max(steps, 1), self.engine.validation_loss()]).tolist()
-
-        return self._timed(epoch)
-
-    def _rounds(self, work: Callable[[], float]) -> float:
-        began, seen = time.perf_counter(), [work()]
-        while len(seen) < ROUNDS and time.perf_counter() - began < MOST_S:
-            seen.append(work())
-        return sorted(seen)[len(seen) // 2]
-
-    def _train(self, steps: int) -> torch.Tensor:
-        left = [steps]
-
-        def poll() -> StopReason | None:
-            left[0] -= 1
-            return StopReason.INTERRUPTED if left[0] <= 0 else None
-
-        rate = self.config.hyperparameters.learning_rate
-        return self.engine.train_epoch(self.order, rate, poll).loss_sum
-
-    def _timed(self, work: Callable[[], object]) -> float:
-        self.synchronize()
-        began = time.perf_counter()
-        work()
-        self.synchronize()
-        return time.perf_counter() - began
-
-
-def _reset_peak(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return
-    with contextlib.suppress(OSError):  # not Linux: then it is the most that the process ever took
-        PEAK_RESET.write_text("5")
-
-
-def _peak(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return peak_memory_of_process()
-
-
-def _give_back(device: torch.device) -> None:
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+def _epoch_s(found: Running) -> float:
+    """Seconds of a whole epoch, with the part of a validation that falls to each: the median of
+    some rounds, in each of which a part of its steps is timed, or all of them.
+    """
+    every = found.config.training.validate_every
+    found.steps(2)
+    validation_s = found.validate()
+    few = min(STEPS, found.batches)
+    likely_s = found.steps(few).seconds / few * found.batches + validation_s
+    steps = found.batches if likely_s <= WHOLE_EPOCH_S else few
+    began, seen = time.perf_counter(), list[float]()
+    while not seen or (len(seen) < ROUNDS and time.perf_counter() - began < MOST_S):
+        trained_s = found.steps(steps).seconds * found.batches / steps
+        seen.append(trained_s + found.validate() / every)
+    return statistics.median(seen)
 
 
 def main() -> None:

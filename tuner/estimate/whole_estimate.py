@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuner.estimate.cost_model import Foretold, Size, key_of, size_of, sizes_of
+from tuner.estimate.cost_model import Foretold, Size, SizeCosts, key_of, size_of, sizes_of
 from tuner.estimate.foretold import HOUR_S, SearchForetold, elapsed, money, together
-from tuner.estimate.size_costs import SizeCosts
 from tuner.files.plain import in_json
 from tuner.search.methods import method_of
 from tuner.spec.definition import StudyDefinition
@@ -20,10 +19,10 @@ from tuner.spec.margin import CONFIRMATION_SEEDS
 REEVALUATED, BESIDE_THEM = 108, 18
 """Runs of the re-evaluation of one search by a sampler that repeats nothing: 3 rounds of 6
 configurations with 6 seeds, each half as long as one of the default; and those of the default."""
-CONFIRMED = Foretold(low=1.2, middle=2.0, high=2.5)
-"""What a confirmation of one search takes, in runs of the default on all its seeds: the default,
-and beside it nothing, where that stands, or up to three configurations that are faster. Of 45
-that were recorded (benchmarks/retune) 39 took so much."""
+BESIDE_DEFAULT = Foretold(low=0.2, middle=1.0, high=1.5)
+"""What a confirmation of one search takes beside the default, in runs of that on all its seeds:
+nothing, where it stands, or up to three configurations that are faster. Of 45 that were recorded
+(benchmarks/retune) 39 took so much. The default runs once for all searches of a variant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,24 +38,15 @@ class Stages:
         return together([self.search, self.reevaluation, self.confirmation], alike=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Over:
-    """The searches of a retune that are over."""
-
-    searches: int = 0
-    spent_s: float = 0.0
-    """What they held devices for."""
-
-
 def stages_of(
     searches: Sequence[SearchForetold],
     *,
     sampler: str = "auto",
     seeds: int = CONFIRMATION_SEEDS,
     budget_s: float | None = None,
-    over: Over | None = None,
+    over_s: Sequence[float] = (),
 ) -> Stages:
-    """Of a retune with these searches, and with those that are `over`: a part of their trials run
+    """Of a retune with these searches, and with those that are over: a part of their trials run
     again where the sampler has not done so, and a confirmation of each on `seeds` seeds.
 
     Args:
@@ -64,21 +54,22 @@ def stages_of(
         sampler: that chooses.
         seeds: of a confirmation.
         budget_s: for all searches and their re-evaluation.
-        over: the others.
+        over_s: what each of the others held devices for.
     """
-    over = over or Over()
     usual = together([each.default_run for each in searches]).times(1 / len(searches))
-    runs = [*(each.default_run for each in searches), *[usual] * over.searches]
+    runs = [*(each.default_run for each in searches), *[usual] * len(over_s)]
     repeats = method_of(sampler).repeats
     times = 0.0 if repeats else REEVALUATED / 2 + BESIDE_THEM
     again = together([each.times(times) for each in runs], alike=True)
-    searched = together([each.search for each in searches]).plus(over.spent_s)
+    searched = together([each.search for each in searches]).plus(sum(over_s))
+    beside = [BESIDE_DEFAULT.times(seeds).by(each) for each in runs]
+    defaults = [each.times(seeds) for each in dict.fromkeys(each.default_run for each in searches)]
     if budget_s is not None:
         again = again.at_most(max(0.0, budget_s - searched.low))
     return Stages(
         search=searched,
         reevaluation=again,
-        confirmation=together([CONFIRMED.times(seeds).by(each) for each in runs]),
+        confirmation=together([*beside, *defaults]),
     )
 
 
@@ -192,30 +183,29 @@ def rows_of(definition: StudyDefinition, costs: SizeCosts) -> tuple[SizeRow, ...
     rows = []
     for size in sizes:
         key, seen = key_of(size), costs.of(size)
-        row = SizeRow(
-            size, epochs.get(key), setups.get(key), peaks.get(key), measured=seen is not None
-        )
-        if seen is not None and not seen.fits:
-            row = SizeRow(size, None, None, None, measured=True, failure=seen.failure)
-        rows.append(row)
+        if seen is None or seen.fits:
+            figures = epochs.get(key), setups.get(key), peaks.get(key)
+            rows.append(SizeRow(size, *figures, measured=seen is not None))
+        else:
+            rows.append(SizeRow(size, None, None, None, measured=True, failure=seen.failure))
     return tuple(rows)
 
 
 # What is foretold, in words a person reads before spending.
 
 
-_UNITS = ((HOUR_S, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+_UNITS = ((HOUR_S, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 GIB = 1 << 30
 CERTAIN = 1.01
 """A range whose ends are no further apart is one figure."""
 
 
 def seconds_in_words(seconds: float) -> str:
-    """`0.21 s`, `3.4 min`, `12 h`."""
+    """`312 us`, `0.21 s`, `3.4 min`, `12 h`."""
     for size, unit in _UNITS:
         if seconds >= size * (2 if size >= 60 else 1):  # noqa: PLR2004 - a minute and a half are 90 s
             return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e3:.2g} ms"
+    return f"{seconds * 1e6:.2g} us"
 
 
 def range_in_words(found: Foretold) -> str:

@@ -23,8 +23,7 @@ from tuner.display.terminal import make_console
 from tuner.files.durable import put
 from tuner.profile.profile_page import as_page, print_profile
 from tuner.profile.profile_records import Profile, bottleneck
-from tuner.profile.script_hooks import Hooks, numbers_of
-from tuner.profile.script_profile import seen_of
+from tuner.profile.script_hooks import Hooks, profile_of
 
 if TYPE_CHECKING:
     _Callback = Any
@@ -66,27 +65,22 @@ class LightningProfile(_Callback):  # type: ignore[misc]
     def on_train_end(self, *_: Any) -> None:
         """A training that was shorter: what there is, is reckoned with."""
         if self.profile is None and self._hooks is not None:
-            self._hooks.finish_early()
+            self._hooks.finish()
             if self._hooks.seen.steps:
                 self._ended()
             self._stack.close()
 
     def _ended(self) -> None:
         self._stack.close()
-        self.profile = _profile_of(numbers_of(self._hooks))
+        seen = profile_of(self._hooks, of_an_epoch=False)
+        self.profile = replace(
+            seen,
+            subject=seen.subject or platform.node(),
+            device=torch.cuda.get_device_name() if torch.cuda.is_available() else processor_name(),
+            bottleneck=bottleneck(seen.advice, seen.stages, seen.operations, seen.pace),
+        )
         self._hooks.seen.inputs = None  # the last batch: nobody else holds it
         if self._show:
             print_profile(self.profile, make_console(stderr=True))
         if self._html is not None:
             put(self._html, as_page(self.profile).encode())
-
-
-def _profile_of(found: dict[str, Any]) -> Profile:
-    """Pace, stages and throughput; the rest needs runs of its own."""
-    seen = seen_of(found, steps=found["all_steps"])
-    return replace(
-        seen,
-        subject=seen.subject or platform.node(),
-        device=torch.cuda.get_device_name() if torch.cuda.is_available() else processor_name(),
-        bottleneck=bottleneck(seen.advice, seen.stages, seen.operations, seen.pace),
-    )

@@ -1,4 +1,4 @@
-"""A profile as an HTML page: one file that needs nothing else, drawn in SVG by hand.
+"""A profile on the terminal, as plain data, and as an HTML page: one file that needs nothing else.
 
 Names of classes, lines of scripts and kernels come from outside: all of it is escaped.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from tuner.display.terminal import Console
-from tuner.display.text import in_html
+from tuner.estimate.whole_estimate import seconds_in_words
 from tuner.files.plain import in_json
 from tuner.profile.profile_records import (
     ADVICE,
@@ -26,18 +26,6 @@ from tuner.profile.profile_records import (
 from tuner.training.stage_marks import Stage
 
 # The words of a profile that terminal and page share.
-
-
-MILLI, MICRO = 1e-3, 1e-6
-
-
-def seconds(value: float) -> str:
-    """`1.24 s`, `12.4 ms` or `312 us`."""
-    if value >= 1:
-        return f"{value:.3g} s"
-    if value >= MILLI:
-        return f"{value / MILLI:.3g} ms"
-    return f"{value / MICRO:.3g} us"
 
 
 def gain_of(advice: Advice) -> str:
@@ -67,15 +55,12 @@ def distrust(profile: Profile) -> str:
 def facts_of(profile: Profile) -> Iterator[str]:
     """Lines on pace, attribution, machine and kernels."""
     pace, stages = profile.pace, profile.stages
-    rate = f"{pace.windows_per_s:,.0f} windows/s"
+    step = f"a step of {pace.batch_size} takes {seconds_in_words(pace.step_s)}"
+    step += f": {pace.windows_per_s:,.0f} windows/s"
     if pace.windows:
-        yield (
-            f"an epoch of {pace.windows:,} windows takes {seconds(pace.epoch_s)}, set-up "
-            f"{seconds(pace.setup_s)}; a step of {pace.batch_size} takes {seconds(pace.step_s)}: "
-            f"{rate}"
-        )
-    else:
-        yield f"a step of {pace.batch_size} takes {seconds(pace.step_s)}: {rate}"
+        epoch, set_up = seconds_in_words(pace.epoch_s), seconds_in_words(pace.setup_s)
+        step = f"an epoch of {pace.windows:,} windows takes {epoch}, set-up {set_up}; {step}"
+    yield step
     yield f"stages: {stages.how}"
     yield (
         f"a recorded step took {abs(stages.difference):.1%} "
@@ -104,7 +89,7 @@ def _of_machine(profile: Profile) -> Iterator[str]:
     if launched.kernels is not None and launched.kernel_s is not None:
         waits = waiting_share(launched, profile.pace)
         yield (
-            f"{launched.kernels:.0f} kernels a step, {seconds(launched.kernel_s)} in all"
+            f"{launched.kernels:.0f} kernels a step, {seconds_in_words(launched.kernel_s)} in all"
             + ("" if waits is None else f": the GPU is without one for {waits:.0%} of a step")
         )
         if launched.tensor_cores is None:
@@ -145,7 +130,7 @@ def _listed_advice(profile: Profile) -> Listing:
     rows = []
     for each in profile.advice:
         kind = "fault" if each.fault else "" if each.helps else "idle"
-        foretold = "-" if each.epoch_s is None else seconds(each.epoch_s)
+        foretold = "-" if each.epoch_s is None else seconds_in_words(each.epoch_s)
         rows.append((kind, (each.change, gain_of(each), foretold, remark_on(each))))
     return Listing(
         title="Advice, tried here where it can be",
@@ -157,7 +142,7 @@ def _listed_advice(profile: Profile) -> Listing:
 
 def _listed_operations(profile: Profile) -> Listing:
     rows = [
-        ("", (each.name, f"{each.calls:.1f}", seconds(each.seconds)))
+        ("", (each.name, f"{each.calls:.1f}", seconds_in_words(each.seconds)))
         for each in profile.operations.top
     ]
     kind = "kernel" if profile.operations.kernels is not None else "operation"
@@ -168,8 +153,8 @@ def _listed_operations(profile: Profile) -> Listing:
 def _listed_memory(profile: Profile) -> Listing:
     rows = []
     for each in profile.memory:
-        step = "-" if each.step_s is None else seconds(each.step_s)
-        window = "-" if each.step_s is None else seconds(each.step_s / each.batch_size)
+        step = "-" if each.step_s is None else seconds_in_words(each.step_s)
+        window = "-" if each.step_s is None else seconds_in_words(each.step_s / each.batch_size)
         rows.append(("", (str(each.batch_size), memory_of(each), step, window)))
     heads = ("batch", "peak memory", "a step", "a window")
     return Listing(title="Memory against batch size", heads=heads, rows=rows, numbers=(0, 2, 3))
@@ -225,8 +210,8 @@ def _table_of_stages(profile: Profile) -> Table:
     table = Table("stage", per, "share", "", title=f"{profile.subject} on {profile.device}")
     for stage in Stage:
         took, share = stages.seconds.get(stage, 0.0), stages.share(stage)
-        table.add_row(stage.value, seconds(took), f"{share:.1%}", "#" * round(BAR * share))
-    table.add_row("sum", seconds(stages.epoch_s), "100.0%", "")
+        table.add_row(stage.value, seconds_in_words(took), f"{share:.1%}", "#" * round(BAR * share))
+    table.add_row("sum", seconds_in_words(stages.epoch_s), "100.0%", "")
     return table
 
 
@@ -260,163 +245,56 @@ def _of_advice(advice: Advice) -> dict[str, Any]:
     return plain | {"tried": advice.gain is not None, "helps": advice.helps}
 
 
-COLOURS = {
-    Stage.DATA: "#4477aa",
-    Stage.TRANSFER: "#66ccee",
-    Stage.FORWARD: "#228833",
-    Stage.BACKWARD: "#ccbb44",
-    Stage.OPTIMISER: "#ee6677",
-    Stage.VALIDATION: "#aa3377",
-    Stage.BETWEEN: "#bb5566",
-    Stage.OTHER: "#bbbbbb",
-}
-"""Paul Tol's bright scheme: to be told apart by colour-blind people, too."""
-
-WIDTH, LANE = 1000, 34
 SHOWN_STEPS = 3
-LEAST_LABELLED = 0.06
 
-STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1060px; color: #222; }
-h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 1.8em; }
-p.first { font-size: 1.2em; border-left: 4px solid #ee6677; padding-left: .7em; }
-table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .25em .6em;
-border-bottom: 1px solid #ddd; vertical-align: top; } td.n, th.n { text-align: right;
-white-space: nowrap; } tr.fault td { background: #fdf0f1; } tr.idle td { color: #888; }
-svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; }
-.key span { display: inline-block; margin-right: 1.2em; } .key i { display: inline-block;
-width: .9em; height: .9em; margin-right: .35em; vertical-align: -0.1em; }
-"""
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A stretch of one stage, as a page draws it."""
+
+    stage: Stage
+    start: float
+    """As a share of what is drawn."""
+    share: float
+    said: str
 
 
 def as_page(profile: Profile) -> str:
     """The whole document."""
-    title = in_html(f"{profile.subject}: where its time goes")
-    parts = [
-        f"<h1>{title}</h1>",
-        f'<p class="first">{in_html(profile.bottleneck)}</p>',
-        *(f"<p>{in_html(line)}</p>" for line in [distrust(profile)] if line),
-        f"<p>{in_html(_settings(profile))}</p>",
-        f"<h2>{'An epoch' if profile.pace.windows else 'A step'}</h2>",
-        _bar(profile),
-        _key(),
-        *_timeline(profile),
-        *_throughput(profile),
-        *(_table(listing) for _, listing in _listings(profile)),
-        "<h2>How it was measured</h2>",
-        *(f"<p>{in_html(line)}</p>" for line in facts_of(profile)),
-    ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><!-- a profile -->'
-        f"<title>{title}</title><style>{STYLE}</style></head><body>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n"
+    from tuner.report.pages import rendered
+
+    spans = profile.stages.spans
+    whole_s = profile.pace.step_s * SHOWN_STEPS * (1 + max(0.0, profile.stages.difference))
+    whole_s = min([whole_s, *(span.end_s for span in spans[-1:])])
+    return rendered(
+        "profile.html",
+        title=f"{profile.subject}: where its time goes",
+        profile=profile,
+        distrust=distrust(profile),
+        bar=_bar(profile),
+        timeline=_timeline(profile, whole_s),
+        shown=seconds_in_words(whole_s),
+        rates=[profile.pace.batch_size / each for each in profile.trend.seconds if each > 0],
+        listings=[listing for _, listing in _listings(profile)],
+        facts=facts_of(profile),
     )
 
 
-def _settings(profile: Profile) -> str:
-    named = ", ".join(f"{name} {value}" for name, value in profile.settings.items())
-    return f"{profile.device}. {named}" if named else profile.device
-
-
-def _key() -> str:
-    items = "".join(
-        f'<span><i style="background:{COLOURS[stage]}"></i>{in_html(stage.value)}</span>'
-        for stage in Stage
-    )
-    return f'<p class="key">{items}</p>'
-
-
-def _bar(profile: Profile) -> str:
+def _bar(profile: Profile) -> Iterator[Box]:
     """All stages of an epoch, side by side."""
-    pieces, at = [], 0.0
+    at = 0.0
     for stage in Stage:
         share, took = profile.stages.share(stage), profile.stages.seconds.get(stage, 0.0)
-        wide = share * WIDTH
-        said = f"{stage.value} {seconds(took)}, {share:.1%}"
-        pieces.append(_box(at, 0, wide, LANE, COLOURS[stage], said))
-        if share >= LEAST_LABELLED:
-            pieces.append(_text(at + 6, LANE - 12, f"{share:.0%}", "#fff"))
-        at += wide
-    return _svg(LANE, pieces)
+        yield Box(stage, at, share, f"{stage.value} {seconds_in_words(took)}, {share:.1%}")
+        at += share
 
 
-def _timeline(profile: Profile) -> Iterator[str]:
-    """Some recorded steps, a lane for each stage."""
-    spans = profile.stages.spans
-    if not spans:
-        return
-    span_s = profile.pace.step_s * SHOWN_STEPS * (1 + max(0.0, profile.stages.difference))
-    end = min(span_s, spans[-1].end_s) or 1.0
-    stages = [stage for stage in Stage if any(span.stage is stage for span in spans)]
-    pieces = []
-    for lane, stage in enumerate(stages):
-        pieces.append(_text(0, lane * LANE + 21, stage.value, "#222"))
-    left, wide = 90, WIDTH - 90
-    for span in spans:
-        if span.start_s >= end:
-            break
-        x = left + span.start_s / end * wide
-        w = (min(span.end_s, end) - span.start_s) / end * wide
-        said = f"{span.stage.value}: {seconds(span.end_s - span.start_s)}"
-        top = stages.index(span.stage) * LANE + 4
-        pieces.append(_box(x, top, max(w, 0.5), LANE - 8, COLOURS[span.stage], said))
-    below = len(stages) * LANE + 14
-    pieces.append(_text(left, below, "0", "#666"))
-    pieces.append(_text(WIDTH - 60, below, seconds(end), "#666"))
-    yield "<h2>Timeline of recorded steps</h2>"
-    yield _svg(below + 8, pieces)
-
-
-def _throughput(profile: Profile) -> Iterator[str]:
-    """Windows a second from start to end."""
-    ticks = [each for each in profile.trend.seconds if each > 0]
-    if len(ticks) < 2:  # noqa: PLR2004 - a line takes two points
-        return
-    rates = [profile.pace.batch_size / each for each in ticks]
-    high, most = 150, max(rates)
-    step = (WIDTH - 100) / (len(rates) - 1)
-    points = " ".join(
-        f"{90 + n * step:.1f},{high - rate / most * (high - 20):.1f}"
-        for n, rate in enumerate(rates)
-    )
-    pieces = [
-        f'<line x1="90" y1="{high}" x2="{WIDTH - 10}" y2="{high}" stroke="#999"/>',
-        f'<polyline points="{points}" fill="none" stroke="#4477aa" stroke-width="2"/>',
-        _text(0, 24, f"{most:,.0f} /s", "#222"),
-        _text(0, high, "0", "#222"),
-        _text(90, high + 16, "first step", "#666"),
-        _text(WIDTH - 70, high + 16, f"step {profile.trend.steps}", "#666"),
-    ]
-    yield "<h2>Throughput, windows a second</h2>"
-    yield _svg(high + 24, pieces)
-
-
-def _table(listing: Listing) -> str:
-    """A heading, and the table."""
-    rows = [_cells("th", listing.heads, "", listing.numbers)]
-    rows += [_cells("td", cells, kind, listing.numbers) for kind, cells in listing.rows]
-    return f"<h2>{in_html(listing.title)}</h2>\n<table>{''.join(rows)}</table>"
-
-
-def _cells(tag: str, cells: Sequence[str], kind: str, numbers: Sequence[int]) -> str:
-    inside = "".join(
-        f"<{tag}{' class=n' if n in numbers else ''}>{in_html(cell)}</{tag}>"
-        for n, cell in enumerate(cells)
-    )
-    return f'<tr class="{kind}">{inside}</tr>'
-
-
-def _box(x: float, y: float, wide: float, high: float, colour: str, said: str) -> str:
-    return (
-        f'<rect x="{x:.2f}" y="{y:.1f}" width="{wide:.2f}" height="{high:.1f}" fill="{colour}">'
-        f"<title>{in_html(said)}</title></rect>"
-    )
-
-
-def _text(x: float, y: float, said: str, colour: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}">{in_html(said)}</text>'
-
-
-def _svg(high: float, pieces: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {high:.0f}">{"".join(pieces)}</svg>'
+def _timeline(profile: Profile, whole_s: float) -> list[Box]:
+    """Some recorded steps."""
+    found = []
+    for span in profile.stages.spans:
+        took = min(span.end_s, whole_s) - span.start_s
+        if took > 0:
+            said = f"{span.stage.value}: {seconds_in_words(span.end_s - span.start_s)}"
+            found.append(Box(span.stage, span.start_s / whole_s, took / whole_s, said))
+    return found

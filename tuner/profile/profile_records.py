@@ -148,12 +148,12 @@ def how_recorded(device: torch.device) -> str:
 
 
 def merged(recordings: Sequence[Recording]) -> Recording:
-    """Their seconds added up; the spans are the last one's."""
+    """Their seconds added up; the spans are the last one's. Empty where there are none."""
     seconds: dict[Stage, float] = defaultdict(float)
     for each in recordings:
         for stage, took in each.seconds.items():
             seconds[stage] += took
-    return Recording(dict(seconds), recordings[-1].spans)
+    return Recording(dict(seconds), recordings[-1].spans if recordings else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +193,10 @@ class Pace:
     """A whole pass."""
     between_s: float = 0.0
     setup_s: float = 0.0
+    backend: str = ""
+    """What ran, where it is a training of ours."""
+    fallback: str = ""
+    """Why that and not the backend that was asked for; empty where it is that one."""
 
     @property
     def window_s(self) -> float:
@@ -206,6 +210,32 @@ class Pace:
             return 0.0
         steps = math.ceil(self.windows / self.batch_size) if self.windows else 1
         return (self.windows or self.batch_size) / (steps * self.step_s)
+
+
+def stages_of(
+    recorded: Recording, steps: int, pace: Pace, *, how: str, captured: bool = False
+) -> Stages:
+    """Of an epoch that nobody recorded: the stages of so many steps, in the shares that were
+    recorded. A validation among them came as often as it did just then: `pace` knows how often.
+
+    Between two replays the GPU waits for the next launch, which no event in a graph sees: where the
+    recorded stages of a captured step are less than its time, the rest is `other`.
+    """
+    rest = {Stage.VALIDATION: pace.validation_s, Stage.BETWEEN: pace.between_s}
+    rest = {stage: took for stage, took in rest.items() if took}
+    training_s = pace.epoch_s - sum(rest.values())
+    parts = {stage: took / max(steps, 1) for stage, took in recorded.seconds.items()}
+    parts.pop(Stage.VALIDATION, None)
+    recorded_s = sum(parts.values())
+    if not recorded_s or not steps:
+        return Stages(seconds={Stage.OTHER: training_s} | rest, how=how, difference=0.0)
+    difference = recorded_s / pace.step_s - 1
+    if captured and difference < 0:
+        parts[Stage.OTHER] = parts.get(Stage.OTHER, 0.0) + pace.step_s - recorded_s
+    whole = sum(parts.values())
+    seconds = {stage: took / whole * training_s for stage, took in parts.items()} | rest
+    in_order = {stage: seconds[stage] for stage in Stage if stage in seconds}
+    return Stages(seconds=in_order, how=how, difference=difference, spans=recorded.spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ python -m tuner.profile.script_child PARENT
 
 from __future__ import annotations
 
-import json
 import os
 import runpy
 import sys
@@ -13,22 +12,26 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import scipy.stats  # noqa: F401 - once, not in each run
 import torch
 from torch import Tensor, nn
 
-from tuner.devices import Gpu, list_gpus
+from tuner.devices import list_gpus
 from tuner.errors import first_line
+from tuner.estimate.driven import peak_bytes
 from tuner.models.fault import on_one_line, out_of_memory
+from tuner.profile.profile_records import Operations
 from tuner.profile.script_changes import READS, changed, of_torch, on_network, replaced
-from tuner.profile.script_hooks import EnoughError, Hooks, numbers_of
-from tuner.profile.script_profile import ORDER, Order, Script, serve
+from tuner.profile.script_hooks import EnoughError, Hooks, profile_of
+from tuner.profile.script_profile import ORDER, RAN, Order, Ran, Script, serve
 from tuner.profile.step_operations import Watching, operations
-from tuner.profile.variant_faults import batched_gain, dead_parts, loops_in, step_s, there_and_back
+from tuner.profile.tried_advice import of_loop
+from tuner.profile.variant_faults import dead_parts, loops_in, step_s, there_and_back
 
 # Which lines of a script read a tensor's value: on a GPU the host waits for it there.
 
@@ -65,13 +68,13 @@ class Reads:
 
         return read
 
-    def each_step(self, steps: int) -> list[str]:
+    def each_step(self, steps: int) -> tuple[str, ...]:
         """`train.py, line 30: .item()` of each line that reads in about every step."""
-        return [
+        return tuple(
             f"{Path(file).name}, line {line}: {_called(name)}"
             for (file, line, name), count in self._seen.items()
             if count >= SKIPPED and steps / count <= MOST_STEPS_BETWEEN
-        ]
+        )
 
 
 def _called(name: str) -> str:
@@ -84,8 +87,8 @@ LOOKED_AT = 3
 """Steps under torch.profiler, and as many in which reads of values are counted."""
 
 
-def run(order: Order) -> dict[str, Any]:
-    """Run the script to its last wanted step; what was seen, as plain data."""
+def run(order: Order) -> Ran:
+    """Run the script to its last wanted step; what was seen."""
     with ExitStack() as stack:
 
         def ended() -> None:
@@ -96,7 +99,8 @@ def run(order: Order) -> dict[str, Any]:
             on_network=lambda network: on_network(network, order.changes, stack),
             ended=ended,
         )
-        watching = Watching(_gpu()) if order.look else None
+        gpu = next(iter(list_gpus(os.environ)), None)
+        watching = Watching(gpu) if order.look else None
         stack.enter_context(changed(order.changes))
         stack.enter_context(hooks.installed())
         reads = Reads()
@@ -104,18 +108,18 @@ def run(order: Order) -> dict[str, Any]:
             stack.enter_context(reads.counted())
             stack.enter_context(watching)
         failure = _run_script(order.script)
-        hooks.finish_early()
-    answer = numbers_of(hooks)
-    answer["failure"] = failure
-    if watching is not None and not failure:
-        answer["busy"] = asdict(watching.busy)
-        answer["reads"] = reads.each_step(hooks.number)
-        answer |= _looked(hooks, order.script.trace)
-    return answer
-
-
-def _gpu() -> Gpu | None:
-    return next(iter(list_gpus(os.environ)), None)
+        hooks.finish()
+    if failure or not hooks.seen.steps:
+        return Ran(failure=failure)
+    ran = Ran(
+        profile=profile_of(hooks, of_an_epoch=True),
+        loader=hooks.seen.loader,
+        peak_bytes=peak_bytes(hooks.device),
+    )
+    if watching is None:
+        return ran
+    now = replace(ran.seen, busy=watching.busy)
+    return _looked(hooks, replace(ran, profile=now, reads=reads.each_step(hooks.number)), order)
 
 
 def _run_script(script: Script) -> str:
@@ -139,35 +143,28 @@ def _run_script(script: Script) -> str:
     return ""
 
 
-def _looked(hooks: Hooks, trace: Path | None) -> dict[str, Any]:
-    """Dead parts, loops and operations of the script's network, on its own last inputs."""
+def _looked(hooks: Hooks, ran: Ran, order: Order) -> Ran:
+    """With dead parts, loops and operations of the script's network, on its own last inputs."""
     network, inputs = hooks.seen.network, hooks.seen.inputs
     if network is None or inputs is None:
-        return {}
+        nothing = Operations(failure="no network was seen in training")
+        return replace(ran, profile=replace(ran.seen, operations=nothing))
     args, named = inputs
     device = next(network.parameters()).device
     network.train()
     forward = lambda: network(*args, **named)  # noqa: E731 - it is called again and again
     dead = [name for name, p in network.named_parameters() if p.requires_grad]
     dead = [name for name in dead if name not in hooks.seen.alive]
-    found: dict[str, Any] = {"dead": list(dead_parts(network, dead)), "loops": []}
+    advice = list(ran.seen.advice)
     with torch.enable_grad():
         loops = loops_in(network, forward, device)
         whole_s = step_s(network, forward, device, fused=False) if loops else 0.0
-        for loop in loops:
-            found["loops"].append(_of_loop(loop, device) | {"whole_s": whole_s})
+        gain_of = partial(of_loop, device=device, fused=False, seen=ran.seen)
+        advice += [gain_of(loop, whole_s) for loop in loops]
         steps = partial(_steps, network, forward)
-        found["operations"] = asdict(operations(steps, device, steps=LOOKED_AT, trace=trace))
-    return found
-
-
-def _of_loop(loop: Any, device: torch.device) -> dict[str, Any]:
-    said = {"name": loop.name, "kind": loop.kind, "calls": len(loop.calls), "share": loop.share}
-    try:
-        loop_s, one_s = batched_gain(loop, device, fused=False)
-    except Exception as error:  # noqa: BLE001 - a class may do anything
-        return said | {"failure": on_one_line(error)}
-    return said | {"loop_s": loop_s, "one_s": one_s}
+        launched = operations(steps, device, steps=LOOKED_AT, trace=order.script.trace)
+    now = replace(ran.seen, advice=tuple(advice), operations=launched)
+    return replace(ran, profile=now, dead=dead_parts(network, dead))
 
 
 def _steps(network: nn.Module, forward: Callable[[], object]) -> None:
@@ -180,7 +177,7 @@ def _steps(network: nn.Module, forward: Callable[[], object]) -> None:
 def answer_to(order: Path) -> None:
     """An order's answer goes where the order says."""
     wanted = ORDER.validate_json(order.read_bytes())
-    wanted.answer.write_text(json.dumps(run(wanted)), encoding="utf-8")
+    wanted.answer.write_bytes(RAN.dump_json(run(wanted)))
 
 
 if __name__ == "__main__":

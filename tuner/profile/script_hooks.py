@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,17 +19,20 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import dataloader
 
-from tuner.files.plain import in_json
 from tuner.profile.profile_records import (
+    Pace,
+    Profile,
     Recorder,
     Recording,
     how_recorded,
     merged,
     moment,
+    of_falling,
     seconds_between,
+    stages_of,
+    trend_of,
 )
 from tuner.profile.script_changes import replaced
-from tuner.training.run_state import peak_memory_of_process
 from tuner.training.stage_marks import Stage
 
 # What hooks saw of somebody else's training.
@@ -42,6 +46,14 @@ class Loader:
     samples: int | None = None
     batch_size: int | None = None
     workers: int = 0
+
+    @property
+    def windows(self) -> int:
+        """Of an epoch; 0 where its length is unknown."""
+        if self.batches and self.batch_size:
+            whole = self.batches * self.batch_size
+            return min(whole, self.samples or whole)
+        return self.samples or 0
 
 
 @dataclass(slots=True)
@@ -75,9 +87,6 @@ class EnoughError(BaseException):
     """All steps that were wanted are done: no `except Exception` of the script's holds it up."""
 
 
-Ended = Callable[[], None]
-
-
 class Hooks:
     """Counts optimiser steps, and records the stages of some.
 
@@ -92,18 +101,19 @@ class Hooks:
         steps: int,
         *,
         on_network: Callable[[nn.Module], None],
-        ended: Ended,
+        ended: Callable[[], None],
     ) -> None:
         self.seen = Observed(began=time.perf_counter())
         self._block = max(1, steps // ROUNDS)
         self._recorded = max(1, self._block // 3)
         self._on_network = on_network
         self._ended = ended
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._recorder = Recorder(self._device)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._recorder = Recorder(self.device)
         self._recording = False
         self._optimizer: Any = None
-        self._number = 0
+        self.number = 0
+        """Of steps so far."""
         self._validated = False
         self._last_loader: Any = None
         self._searching: Any = None
@@ -128,11 +138,6 @@ class Hooks:
             loaders = dataloader._BaseDataLoaderIter  # noqa: SLF001 - all loaders' iterators are one
             stack.enter_context(self._replaced(loaders, "__next__", self._loaded))
             yield
-
-    @property
-    def number(self) -> int:
-        """Of steps so far."""
-        return self._number
 
     def mark(self, stage: Stage) -> None:
         if self._recording:
@@ -178,7 +183,7 @@ class Hooks:
         self.mark(Stage.OTHER)
         self.seen.inputs = (args, named)
         tensor = next((each for each in (*args, *named.values()) if isinstance(each, Tensor)), None)
-        if tensor is not None and tensor.ndim and self._number >= SETTLE:
+        if tensor is not None and tensor.ndim and self.number >= SETTLE:
             self.seen.samples += tensor.shape[0]
 
     def _left(self, module: nn.Module, *_: Any) -> None:
@@ -195,7 +200,7 @@ class Hooks:
         if self._optimizer is None:
             self._optimizer = optimizer
         network = self.seen.network
-        if network is not None and self._number < SETTLE - 1:
+        if network is not None and self.number < SETTLE - 1:
             for name, parameter in network.named_parameters():
                 if parameter.grad is not None and bool(parameter.grad.any()):
                     self.seen.alive.add(name)
@@ -204,36 +209,37 @@ class Hooks:
         self.mark(Stage.OPTIMISER)
         if optimizer is not self._optimizer:
             return
-        self._number += 1
-        if self._number == 1:
+        self.number += 1
+        if self.number == 1:
             self._searching.remove()
-        if self._number == 1 and self.seen.network is not None:
+        if self.number == 1 and self.seen.network is not None:
             network = self.seen.network
             self._on_network_hooks = [
                 network.register_forward_pre_hook(self._entered, with_kwargs=True),
                 network.register_forward_hook(self._left),
             ]
             self._on_network(network)
-        if self._number >= SETTLE:
+        if self.number >= SETTLE:
             self._timed()
 
     # When what is timed.
 
     def _timed(self) -> None:
         """A step is over: a moment is noted, and at the end of a block the next one begins."""
-        done = self._number - SETTLE
+        done = self.number - SETTLE
         if done == 0:
             self._know_loader()
             self.seen.setup_s = time.perf_counter() - self.seen.began
         else:
             self._note()
         if done == ROUNDS * (self._block + self._recorded):
-            self._finish()
+            self.finish()
+            self._ended()
             return
         within = done % (self._block + self._recorded)
         if within == 0:
             self._stop_recording()
-            self._moments.append((moment(self._device), False, True))
+            self._moments.append((moment(self.device), False, True))
         elif within == self._block:
             self._recorder.start()
             self._recording = True
@@ -243,28 +249,23 @@ class Hooks:
         if self._recording:
             self.seen.recorded_steps += 1
         else:
-            self._moments.append((moment(self._device), self._validated, False))
+            self._moments.append((moment(self.device), self._validated, False))
         self._validated = False
-
-    def _finish(self) -> None:
-        self._stop_recording()
-        self._reckon()
-        self._ended()
 
     def _stop_recording(self) -> None:
         if self._recording:
             self._recording = False
             self.seen.recordings.append(self._recorder.stop())
 
-    def finish_early(self) -> None:
-        """The script has ended before: what there is, is reckoned with."""
-        if self._number > SETTLE:
+    def finish(self) -> None:
+        """What there is, is reckoned with: also where the training ends before all steps."""
+        if self.number > SETTLE:
             self._stop_recording()
             self._reckon()
 
     def _reckon(self) -> None:
         """From moments to seconds; a block begins with a moment of its own."""
-        if self._device.type == "cuda":
+        if self.device.type == "cuda":
             torch.cuda.synchronize()
         before: Any = None
         usual: list[float] = []
@@ -307,23 +308,70 @@ class Hooks:
         return replaced(kind, {name: method})
 
 
-# What hooks saw, as plain data that goes from one process to another.
+# What hooks saw, as a profile.
 
 
-def numbers_of(hooks: Hooks) -> dict[str, Any]:
-    """Times in seconds, memory in bytes."""
-    seen = hooks.seen
-    recorded = merged(seen.recordings) if seen.recordings else None
-    on_gpu = torch.cuda.is_available()
-    device = torch.device("cuda" if on_gpu else "cpu")
-    return {
-        **in_json(seen, "steps", "validations", "recorded_steps", "setup_s"),
-        "all_steps": seen.sampled_steps,
-        "recorded": {} if recorded is None else dict(recorded.seconds),
-        "spans": [] if recorded is None else [asdict(span) for span in recorded.spans],
-        "samples_a_step": seen.samples / seen.sampled_steps if seen.sampled_steps else 0,
-        "loader": asdict(seen.loader),
-        "network": "" if seen.network is None else type(seen.network).__name__,
-        "how": how_recorded(device),
-        "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else peak_memory_of_process(),
-    }
+TICKS = 60
+"""Stretches that the throughput is looked at in."""
+
+
+def profile_of(hooks: Hooks, *, of_an_epoch: bool) -> Profile:
+    """Pace, stages and throughput of a training of which some steps were timed: the rest needs more
+    than its run. Whether throughput falls is said of an epoch, or of the steps that there were.
+    """
+    seen, loader, pace = hooks.seen, hooks.seen.loader, _pace_of(hooks.seen)
+    trend = trend_of(ticks_of(seen.steps), seen.sampled_steps)
+    steps = round(pace.windows / pace.batch_size) if of_an_epoch else seen.sampled_steps
+    falling = of_falling(trend, steps)
+    recorded, how = merged(seen.recordings), how_recorded(hooks.device)
+    return Profile(
+        subject="" if seen.network is None else type(seen.network).__name__,
+        device="",
+        settings={"batch": pace.batch_size, "workers": loader.workers},
+        pace=pace,
+        stages=stages_of(recorded, seen.recorded_steps, pace, how=how),
+        trend=trend,
+        advice=() if falling is None else (falling,),
+    )
+
+
+def _pace_of(seen: Observed) -> Pace:
+    """An epoch is as long as its DataLoader."""
+    step_s, loader = usual(seen.steps), seen.loader
+    a_step = seen.samples / seen.sampled_steps or loader.batch_size or 1
+    windows = loader.windows
+    validation_s = statistics.median(seen.validations) if seen.validations else 0.0
+    return Pace(
+        batch_size=_batch(a_step, loader.batch_size),
+        windows=windows,
+        step_s=step_s,
+        epoch_s=step_s * windows / a_step + validation_s if windows else step_s,
+        validation_s=validation_s,
+        setup_s=seen.setup_s,
+    )
+
+
+def usual(steps: Sequence[float], parts: int = 5) -> float:
+    """Seconds of a step: the median of the means of some stretches.
+
+    A mean, since loaders with workers are fast and slow in turns; a median, since whatever else a
+    machine does comes in stretches.
+    """
+    return statistics.median(ticks_of(steps, parts))
+
+
+def ticks_of(steps: Sequence[float], parts: int = TICKS) -> list[float]:
+    """Means of equal stretches."""
+    each = max(1, len(steps) // parts)
+    firsts = range(0, len(steps) - each + 1, each)
+    return [statistics.fmean(steps[first : first + each]) for first in firsts]
+
+
+def _batch(a_step: float, loaded: int | None) -> int:
+    """Windows of a usual step: of the loader's batch, or of as many as add up to one update.
+
+    The mean is a little less where an epoch's last batch is short.
+    """
+    if loaded is None or a_step < loaded / 2:
+        return max(1, round(a_step))
+    return loaded * max(1, round(a_step / loaded))

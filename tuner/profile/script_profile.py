@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import TypeAdapter
 
@@ -25,30 +23,24 @@ from tuner.profile.profile_records import (
     MEMORY,
     Advice,
     AtBatch,
-    Busy,
     Operations,
     Pace,
     Profile,
-    Span,
     Stages,
     Tell,
-    of_falling,
     silent,
     told,
-    trend_of,
 )
 from tuner.profile.script_changes import Changes
+from tuner.profile.script_hooks import Loader
 from tuner.profile.tried_advice import (
     LEAST_SHARE,
-    NEAR,
+    NO_LARGER,
     NO_WAIT,
-    TINY,
-    computing,
     judged,
+    larger_batch,
     of_dead,
-    of_loop,
 )
-from tuner.profile.variant_faults import saved_share
 from tuner.training.stage_marks import Stage
 
 # Somebody else's training: profiled from outside, in processes of its own.
@@ -167,7 +159,28 @@ class Order:
     """Whether faults, operations and utilisation are wanted, too, and the script's trace."""
 
 
-ORDER = TypeAdapter(Order)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run came to."""
+
+    failure: str = ""
+    profile: Profile | None = None
+    """As far as one run tells; None where it took too few steps to be timed."""
+    loader: Loader = field(default_factory=Loader)
+    peak_bytes: int = 0
+    dead: tuple[str, ...] = ()
+    """Parts of the network that no loss depends on, where they were looked for."""
+    reads: tuple[str, ...] = ()
+    """Lines that wait for a value in each step, likewise."""
+
+    @property
+    def seen(self) -> Profile:
+        """Of a run whose steps were timed."""
+        assert self.profile is not None, "it was timed"
+        return self.profile
+
+
+ORDER, RAN = TypeAdapter(Order), TypeAdapter(Ran)
 
 
 class ScriptError(TunerError):
@@ -185,7 +198,7 @@ def run_script(
     *,
     steps: int | None = None,
     look: bool = False,
-) -> dict[str, Any]:
+) -> Ran:
     """What a run of it came to.
 
     Raises:
@@ -205,76 +218,14 @@ def run_script(
             )
         if not answer.exists():
             raise ScriptError(f"{script.path}: its process {in_words(code)} and gave no answer")
-        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-    if found["failure"]:
-        raise ScriptError(f"{script.path}: {found['failure']}")
-    if not found["steps"]:
+        found = RAN.validate_json(answer.read_bytes())
+    if found.failure:
+        raise ScriptError(f"{script.path}: {found.failure}")
+    if found.profile is None:
         raise ScriptError(
             f"{script.path}: it took too few optimiser steps to be timed; let it take some dozens"
         )
     return found
-
-
-def pace_of(found: dict[str, Any]) -> Pace:
-    """Of a run; an epoch is as long as its DataLoader."""
-    step_s = usual(found["steps"])
-    loader = found["loader"]
-    a_step = found["samples_a_step"] or loader["batch_size"] or 1
-    windows = _windows(loader)
-    validation_s = statistics.median(found["validations"]) if found["validations"] else 0.0
-    return Pace(
-        batch_size=_batch(a_step, loader["batch_size"]),
-        windows=windows,
-        step_s=step_s,
-        epoch_s=step_s * windows / a_step + validation_s if windows else step_s,
-        validation_s=validation_s,
-        setup_s=found["setup_s"],
-    )
-
-
-def usual(steps: Sequence[float], parts: int = 5) -> float:
-    """Seconds of a step: the median of the means of some stretches.
-
-    A mean, since loaders with workers are fast and slow in turns; a median, since whatever else a
-    machine does comes in stretches.
-    """
-    return statistics.median(ticks_of(steps, parts))
-
-
-def _batch(a_step: float, loaded: int | None) -> int:
-    """Windows of a usual step: of the loader's batch, or of as many as add up to one update.
-
-    The mean is a little less where an epoch's last batch is short.
-    """
-    if loaded is None or a_step < loaded / 2:
-        return max(1, round(a_step))
-    return loaded * max(1, round(a_step / loaded))
-
-
-def _windows(loader: dict[str, Any]) -> int:
-    """Of an epoch; 0 where its length is unknown."""
-    if loader["batches"] and loader["batch_size"]:
-        whole = int(loader["batches"]) * int(loader["batch_size"])
-        return min(whole, loader["samples"] or whole)
-    return loader["samples"] or 0
-
-
-def stages_of(found: dict[str, Any]) -> Stages:
-    """Of an epoch, or of a step where nobody knows how long an epoch is."""
-    pace = pace_of(found)
-    recorded = {Stage(name): took for name, took in found["recorded"].items()}
-    recorded.pop(Stage.VALIDATION, None)  # as often as it came just then
-    whole, training_s = sum(recorded.values()), pace.epoch_s - pace.validation_s
-    if not whole or not found["recorded_steps"]:
-        return Stages(seconds={Stage.OTHER: training_s}, how=found["how"], difference=0.0)
-    seconds = {stage: took / whole * training_s for stage, took in recorded.items()}
-    seconds[Stage.VALIDATION] = pace.validation_s
-    return Stages(
-        seconds={stage: seconds[stage] for stage in Stage if stage in seconds},
-        how=found["how"],
-        difference=whole / found["recorded_steps"] / pace.step_s - 1,
-        spans=TypeAdapter(tuple[Span, ...]).validate_python(found["spans"]),
-    )
 
 
 # Advice on somebody else's training: each piece tried by running the script again, changed.
@@ -301,38 +252,36 @@ class _Try:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
+class _Tried:
     """A script that was run as it is, and what came of that; it is run again with changes."""
 
     script: Script
     host: ScriptHost
-    found: dict[str, Any]
-    pace: Pace
-    stages: Stages
+    ran: Ran
     announce: Callable[[str], None]
+
+    @property
+    def pace(self) -> Pace:
+        return self.ran.seen.pace
 
     def advice(self) -> Iterator[Advice]:
         """Faults and settings, each tried where that can be done from outside."""
-        found, stages, pace = self.found, self.stages, self.pace
-        steps = max(FEW, min(self.script.steps, int(MOST_S / pace.step_s)))
-        on_gpu = found["operations"]["kernels"] is not None if "operations" in found else False
-        for loop in found.get("loops", ()):
-            yield _of_loop(loop, pace, stages)
-        for each in (*_faults(found, stages, on_gpu=on_gpu), *_settings(found, on_gpu=on_gpu)):
+        steps = max(FEW, min(self.script.steps, int(MOST_S / self.pace.step_s)))
+        for each in (*_faults(self.ran), *_settings(self.ran.seen.operations)):
             if isinstance(each, Advice):
                 yield each
                 continue
             self.announce(f"trying: {each.advice.change}")
             try:
-                after = pace_of(self.again(each.changes, steps))
+                after = self.again(each.changes, steps)
             except ScriptError as error:
                 yield replace(each.advice, outcome=f"failed: {error}")
             else:
-                yield judged(each.advice, after, pace)
-        yield from _reckoned(stages, pace)
+                yield judged(each.advice, after.seen.pace, self.pace)
+        yield from _reckoned(self.ran.seen.stages, self.pace)
         yield self.larger_batch(steps)
 
-    def again(self, changes: Changes, steps: int) -> dict[str, Any]:
+    def again(self, changes: Changes, steps: int) -> Ran:
         """Of one that takes too long it is said at once: it has cost minutes.
 
         Raises:
@@ -345,40 +294,30 @@ class _Ran:
             raise
 
     def larger_batch(self, steps: int) -> Advice:
-        """The smallest of those tried that is about as fast as any."""
-        pace, begun = self.pace, Advice(change="a larger batch")
-        if self.found["loader"]["batch_size"] is None:
-            return replace(begun, outcome="not tried: the batches are not made by a DataLoader")
-        tried: dict[int, Pace] = {}
-        said = "an epoch has no more windows"
+        pace, tried = self.pace, {self.pace.batch_size: self.pace}
+        if self.ran.loader.batch_size is None:
+            outcome = "not tried: the batches are not made by a DataLoader"
+            return Advice(change="a larger batch", outcome=outcome)
+        said = NO_LARGER
         for factor in FACTORS:
             if pace.windows and pace.batch_size * factor * 2 > pace.windows:
                 break
             self.announce(f"trying: batches {factor} times as large")
             try:
-                after = self.again(Changes(batch=factor), max(FEW, steps // factor))
+                after = self.again(Changes(batch=factor), max(FEW, steps // factor)).seen.pace
             except ScriptError as error:
                 said = str(error)
                 break
-            tried[factor] = pace_of(after)
-        if not tried:
-            return replace(begun, outcome=f"none was tried: {said}")
-        fastest = min(each.window_s for each in tried.values())
-        best = next(each for each in tried.values() if each.window_s <= fastest * NEAR)
-        size, ratio = best.batch_size, best.step_s / pace.step_s
-        advice = Advice(
-            change=f"batch_size {size} in place of {pace.batch_size}",
-            why=f"a step of {size} takes {ratio:.1f} times as long as one of {pace.batch_size}",
-            mathematics="fewer updates an epoch: tune the learning rate anew",
-            fault=pace.window_s / best.window_s >= TINY,
-        )
-        return judged(advice, best, pace)
+            tried[after.batch_size] = after
+        step_s = {size: each.step_s for size, each in tried.items()}
+        size, advice = larger_batch(pace.batch_size, step_s, said)
+        return advice if size == pace.batch_size else judged(advice, tried[size], pace)
 
     def memory_of_batches(self) -> Iterator[AtBatch]:
         """At half, once and twice the batch, each in a process of its own: none ends ours."""
-        for factor in (0.5, 1, 2) if self.found["loader"]["batch_size"] is not None else (1,):
+        for factor in (0.5, 1, 2) if self.ran.loader.batch_size is not None else (1,):
             size = max(1, int(self.pace.batch_size * factor))
-            other = self.found
+            other = self.ran
             if factor != 1:
                 self.announce(f"memory at batch {size}")
                 try:
@@ -386,25 +325,26 @@ class _Ran:
                 except ScriptError as error:
                     yield AtBatch(size, None, None, str(error))
                     continue
-            yield AtBatch(size, other["peak_bytes"], pace_of(other).step_s)
+            yield AtBatch(size, other.peak_bytes, other.seen.pace.step_s)
 
 
-def _faults(found: dict[str, Any], stages: Stages, *, on_gpu: bool) -> Iterator[_Try | Advice]:
-    share = stages.share(Stage.DATA, Stage.TRANSFER)
+def _faults(ran: Ran) -> Iterator[_Try | Advice]:
+    share = ran.seen.stages.share(Stage.DATA, Stage.TRANSFER)
     if share >= DATA_SHARE:
-        yield from _of_data(found["loader"], share)
-    if dead := tuple(found.get("dead", ())):
-        yield _Try(Changes(without=dead), of_dead(dead, "loss"))
-    if reads := found.get("reads"):
+        yield from _of_data(ran.loader.workers, share)
+    if ran.dead:
+        yield _Try(Changes(without=ran.dead), of_dead(ran.dead, "loss"))
+    if ran.reads:
         begun = Advice(
             change="read values once in a while, or collect them on the device",
-            why=f"each step waits for the device: {'; '.join(reads[:3])}",
+            why=f"each step waits for the device: {'; '.join(ran.reads[:3])}",
             fault=True,
         )
+        on_gpu = ran.seen.operations.kernels is not None
         yield _Try(Changes(no_reads=True), begun) if on_gpu else replace(begun, outcome=NO_WAIT)
 
 
-def _of_data(loader: dict[str, Any], share: float) -> Iterator[_Try]:
+def _of_data(present: int, share: float) -> Iterator[_Try]:
     why = f"a step waits for its data in {share:.0%} of an epoch"
     once = Advice(
         change="transform the data once, before the first epoch, and keep what came of it",
@@ -414,19 +354,20 @@ def _of_data(loader: dict[str, Any], share: float) -> Iterator[_Try]:
     )
     yield _Try(Changes(one_sample=True), once)
     workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
-    if workers > loader["workers"]:
-        change = f"num_workers {workers} in place of {loader['workers']}"
+    if workers > present:
+        change = f"num_workers {workers} in place of {present}"
         yield _Try(Changes(workers=workers), Advice(change=change, why=why, fault=True))
 
 
-def _settings(found: dict[str, Any], *, on_gpu: bool) -> Iterator[_Try | Advice]:
+def _settings(launched: Operations) -> Iterator[_Try | Advice]:
+    on_gpu = launched.kernels is not None
     of_steps = Advice(change="the optimiser with fused=True", why="one kernel for all parameters")
     tf32 = Advice(
         change='torch.set_float32_matmul_precision("high")',
         why="products in TF32, on tensor cores",
         mathematics="rounding: compare the error",
     )
-    if on_gpu and found["operations"]["tensor_cores"] not in (None, 1.0):
+    if on_gpu and launched.tensor_cores not in (None, 1.0):
         yield _Try(Changes(precision="tf32"), tf32)
     bf16 = replace(tf32, change="torch.autocast with bfloat16", why="products in 16 bits")
     yield _Try(Changes(precision="bf16"), bf16)
@@ -464,16 +405,6 @@ def _reckoned(stages: Stages, pace: Pace) -> Iterator[Advice]:
     )
 
 
-def _of_loop(each: dict[str, Any], pace: Pace, stages: Stages) -> Advice:
-    begun = of_loop(each["name"], each["kind"], each["calls"], each["share"])
-    if "failure" in each:
-        return replace(begun, outcome=f"not tried: {each['failure']}")
-    saved = computing(stages) * saved_share(each["loop_s"], each["one_s"], each["whole_s"])
-    return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
-
-
-TICKS = 60
-"""Stretches that the throughput is looked at in."""
 TIMES, LEAST_S = 5.0, 120.0
 """A run with something changed may take so many times as long as the present one, and in any case
 so many seconds: `torch.compile` takes minutes where the run itself takes seconds."""
@@ -501,66 +432,26 @@ def profile_script(
         watch = Watch(device)
         announce(f"running {script.path.name} for {script.steps} steps")
         began = time.monotonic()
-        found = run_script(script, host, look=True)
-        took_s = time.monotonic() - began
-        seen = seen_of(found)
+        ran = run_script(script, host, look=True)
+        took_s, seen = time.monotonic() - began, ran.seen
         now = replace(
             seen,
             subject=script.path.name,
             device=device.model,
-            settings={"network": found["network"], **seen.settings},
-            operations=operations_of(found),
-            busy=TypeAdapter(Busy).validate_python(found["busy"]),
+            settings={"network": seen.subject, **seen.settings},
             left=(ADVICE, MEMORY) if advice else (),
         )
         now = told(now, watch, tell)
         if not advice:
             return now
         announce(f"that took {took_s:.0f} s; it is run about {RUNS} times more, with changes")
-        ran = _Ran(
-            script=replace(script, within_s=max(LEAST_S, TIMES * took_s)),
-            host=host,
-            found=found,
-            pace=now.pace,
-            stages=now.stages,
-            announce=announce,
+        within_s = max(LEAST_S, TIMES * took_s)
+        tried = _Tried(
+            script=replace(script, within_s=within_s), host=host, ran=ran, announce=announce
         )
-        for piece in ran.advice():
+        for piece in tried.advice():
             now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
         now = told(replace(now, left=(MEMORY,)), watch, tell)
-        for row in ran.memory_of_batches():
+        for row in tried.memory_of_batches():
             now = told(replace(now, memory=(*now.memory, row)), watch, tell)
         return told(replace(now, left=()), watch, tell)
-
-
-def seen_of(found: dict[str, Any], steps: int | None = None) -> Profile:
-    """Pace, stages and throughput of a run, and whether that falls within so many steps, or within
-    an epoch: the rest needs more than the run itself.
-    """
-    pace = pace_of(found)
-    trend = trend_of(ticks_of(found["steps"]), found["all_steps"])
-    within = round(pace.windows / pace.batch_size) if steps is None else steps
-    falling = of_falling(trend, within)
-    return Profile(
-        subject=found["network"],
-        device="",
-        settings={"batch": pace.batch_size, "workers": found["loader"]["workers"]},
-        pace=pace,
-        stages=stages_of(found),
-        trend=trend,
-        advice=() if falling is None else (falling,),
-    )
-
-
-def operations_of(found: dict[str, Any]) -> Operations:
-    """Of a run that was looked at."""
-    if "operations" not in found:
-        return Operations(failure="no network was seen in training")
-    return TypeAdapter(Operations).validate_python(found["operations"])
-
-
-def ticks_of(steps: Sequence[float], parts: int = TICKS) -> list[float]:
-    """Means of equal stretches."""
-    each = max(1, len(steps) // parts)
-    firsts = range(0, len(steps) - each + 1, each)
-    return [statistics.fmean(steps[first : first + each]) for first in firsts]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from tuner.bench.contender import trained_with, with_batch
 from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
+from tuner.estimate.driven import Patch, Running, trained_with, with_batch
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.profile.profile_records import Advice, AtBatch, Pace, Stages
+from tuner.profile.profile_records import Advice, Pace, Profile
 from tuner.profile.script_changes import no_waits, without
-from tuner.profile.stage_times import NoMemoryError, Paced, Patch, Running, guarded, measure_pace
-from tuner.profile.variant_faults import Faults, Loop, batched_gain, saved_share
+from tuner.profile.stage_times import NoMemoryError, guarded, measure_pace
+from tuner.profile.variant_faults import Faults, Loop, batched_gain
 from tuner.training.stage_marks import Stage
-from tuner.trial.job import lost_context
 
 # Settings that may help: each a configuration to be run through the same measurement.
 
@@ -30,6 +29,8 @@ LEAST_SHARE = 0.05
 
 TINY = 2.0
 """A batch is called tiny where a larger one more than halves the time of a window."""
+
+NO_LARGER = "an epoch has no more windows"
 
 ACCUMULATED = 4
 SELDOM = 2
@@ -64,28 +65,40 @@ def candidates(now: Trials) -> Iterator[Candidate | Advice]:
 def _batch(now: Trials) -> Candidate | Advice:
     present = now.config.hyperparameters.batch_size
     known = {
-        each.batch_size: each.step_s / each.batch_size
-        for each in now.memory
+        each.batch_size: each.step_s
+        for each in now.seen.memory
         if each.step_s is not None and each.batch_size >= present
     }
+    failure = now.seen.memory[-1].failure if now.seen.memory else ""
+    size, advice = larger_batch(present, known, failure or NO_LARGER)
+    return advice if size == present else Candidate(advice, with_batch(now.config, size))
+
+
+def larger_batch(present: int, step_s: Mapping[int, float], why_none: str) -> tuple[int, Advice]:
+    """The smallest batch that is about as fast as any of those tried, and the advice to take it;
+    the present one, and why there is no advice.
+
+    Args:
+        present: the batch size.
+        step_s: seconds a step by batch size, also of the present one.
+        why_none: where no other was tried.
+    """
     begun = Advice(change="a larger batch")
-    if len(known) < 2:  # noqa: PLR2004 - the present one, and one to compare it with
-        failure = now.memory[-1].failure if now.memory else ""
-        why = failure or "an epoch has no more windows"
-        return replace(begun, outcome=f"none was tried: {why}")
-    fastest = min(known.values())
-    size = min(size for size, window_s in known.items() if window_s <= fastest * NEAR)
+    window_s = {size: took / size for size, took in step_s.items()}
+    if len(window_s) < 2:  # noqa: PLR2004 - the present one, and one to compare it with
+        return present, replace(begun, outcome=f"none was tried: {why_none}")
+    fastest = min(window_s.values())
+    size = min(size for size, took in window_s.items() if took <= fastest * NEAR)
     if size == present:
-        outcome = f"no gain: windows of a batch of {max(known)} take as long"
-        return replace(begun, outcome=outcome)
-    why = f"a step of {size} windows takes {known[size] * size / (known[present] * present):.1f} "
-    advice = Advice(
+        outcome = f"no gain: windows of a batch of {max(window_s)} take as long"
+        return present, replace(begun, outcome=outcome)
+    ratio = step_s[size] / step_s[present]
+    return size, Advice(
         change=f"batch_size {size} in place of {present}",
-        why=why + f"times as long as one of {present}",
-        mathematics="fewer updates an epoch: tune learning_rate anew",
-        fault=known[present] / fastest >= TINY,
+        why=f"a step of {size} windows takes {ratio:.1f} times as long as one of {present}",
+        mathematics="fewer updates an epoch: tune the learning rate anew",
+        fault=window_s[present] / fastest >= TINY,
     )
-    return Candidate(advice, with_batch(now.config, size))
 
 
 def _backends(now: Trials) -> Iterator[Candidate | Advice]:
@@ -93,12 +106,12 @@ def _backends(now: Trials) -> Iterator[Candidate | Advice]:
     there = [Backend.COMPILE, Backend.EAGER]
     if on_gpu:
         there = [Backend.GRAPH, Backend.TRITON, *there]
-    ran = now.present.backend
+    ran = now.seen.pace.backend
     for backend in there:
         if backend.value == ran:
             continue
         begun = Advice(change=f"backend {backend.value} in place of {ran}")
-        if now.waits and backend is not Backend.EAGER and on_gpu:
+        if now.faults.waits.found and backend is not Backend.EAGER and on_gpu:
             outcome = "not tried: a step that waits for the device cannot be captured"
             yield replace(begun, outcome=outcome)
         else:
@@ -142,7 +155,7 @@ def _precisions(now: Trials) -> Iterator[Candidate]:
 
 
 def _accumulation(now: Trials) -> Candidate | Advice:
-    share = now.stages.share(Stage.OPTIMISER)
+    share = now.seen.stages.share(Stage.OPTIMISER)
     if now.config.hyperparameters.accumulate is not None:
         return Advice(change="accumulation", outcome="not tried: the variant searches it")
     if share < LEAST_SHARE:
@@ -158,7 +171,7 @@ def _accumulation(now: Trials) -> Candidate | Advice:
 
 
 def _validation(now: Trials) -> Candidate | Advice:
-    share = now.stages.share(Stage.VALIDATION)
+    share = now.seen.stages.share(Stage.VALIDATION)
     if share < LEAST_SHARE:
         outcome = f"not tried: it takes {share:.0%} of an epoch"
         return Advice(change="validation every other epoch", outcome=outcome)
@@ -184,21 +197,33 @@ def of_dead(parts: Sequence[str], nothing: str) -> Advice:
     )
 
 
-def of_loop(name: str, kind: str, calls: int, share: float) -> Advice:
-    """Of parts that are called one after the other, which take this share of the forward pass."""
-    return Advice(
-        change=f"run {name} as one call over a batched input",
+def of_loop(
+    loop: Loop, whole_s: float, device: torch.device, *, fused: bool, seen: Profile
+) -> Advice:
+    """Of parts that are called one after the other: what one call in their place would give.
+
+    Args:
+        loop: the parts.
+        whole_s: of a step on the batch that the loop was seen in.
+        device: where they are.
+        fused: whether AdamW updates all weights in one kernel.
+        seen: what was measured of the training.
+    """
+    begun = Advice(
+        change=f"run {loop.name} as one call over a batched input",
         why=(
-            f"{name} ({kind}) is called {calls} times a step, one after "
-            f"the other: {share:.0%} of the forward pass"
+            f"{loop.name} ({loop.kind}) is called {len(loop.calls)} times a step, one after "
+            f"the other: {loop.share:.0%} of the forward pass"
         ),
         fault=True,
     )
-
-
-def computing(stages: Stages) -> float:
-    """The share of an epoch that a network's own arithmetic takes."""
-    return stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
+    try:
+        loop_s, one_s = guarded(batched_gain)(loop, device, fused=fused)
+    except Exception as error:  # noqa: BLE001 - a class may do anything
+        return replace(begun, outcome=f"not tried: {on_one_line(error)}")
+    pace, computing = seen.pace, seen.stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
+    saved = computing * min(MOST_SAVED, max(0.0, loop_s - one_s) / whole_s)
+    return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
 
 
 MOST_S = 8.0
@@ -206,18 +231,13 @@ MOST_S = 8.0
 
 LEAST_STEPS = 9
 
+MOST_SAVED = 0.95
+"""Of a step: a part cannot take longer than the whole, but two timings may say so."""
+
 NO_GAIN = "no gain"
 
 CERTAIN_GAIN = 1.5
 """From so much on, a setting that changes the mathematics is called a fault."""
-
-
-class DeviceLostError(Exception):
-    """Something that was tried left the process without its device: nothing more can be tried."""
-
-    def __init__(self, advice: Advice) -> None:
-        super().__init__(advice.outcome)
-        self.advice = advice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,13 +246,11 @@ class Trials:
 
     config: RunConfig
     data: DeviceData
-    present: Paced
+    seen: Profile
+    """What is measured of it as it is."""
     steps: int
     announce: Callable[[str], None]
-    stages: Stages
-    memory: Sequence[AtBatch] = ()
-    waits: bool = False
-    """Whether a line of the network's reads a value from the device: it cannot be captured."""
+    faults: Faults = field(default_factory=Faults)
     beside: Running | None = None
     """The present training, still running; None where two do not fit side by side."""
 
@@ -248,19 +266,25 @@ class Trials:
             self.announce(f"trying {each.advice.change}")
             yield self._tried(each.advice, each.config)
 
-    def of_faults(self, faults: Faults) -> Iterator[Advice]:
+    def of_faults(self) -> Iterator[Advice]:
+        faults = self.faults
         if faults.dead:
             self.announce(f"trying the network without {', '.join(faults.dead[:3])}")
             advice = of_dead(faults.dead, "forecast")
             yield self._tried(advice, self.config, without(faults.dead))
         for loop in faults.loops:
             self.announce(f"trying {loop.name} as one call")
-            yield self._as_one(loop, faults.whole_s)
+            advice = of_loop(loop, faults.whole_s, self.device, fused=True, seen=self.seen)
+            captured = self.device.type == "cuda" and self.seen.pace.backend != Backend.EAGER.value
+            if captured and advice.helps:
+                plain = "timed as plain operations, though the step is captured"
+                advice = replace(advice, outcome=plain)
+            yield advice
         if faults.waits.found:
-            yield self._without_waits(faults)
+            yield self._without_waits()
 
-    def _without_waits(self, faults: Faults) -> Advice:
-        named = "; ".join(str(each) for each in faults.waits.found[:3])
+    def _without_waits(self) -> Advice:
+        named = "; ".join(str(each) for each in self.faults.waits.found[:3])
         begun = Advice(
             change="write it with operations on tensors alone",
             why=f"each step waits for the device: {named}",
@@ -270,20 +294,6 @@ class Trials:
             return replace(begun, outcome=NO_WAIT)
         self.announce("trying the network without waiting")
         return self._tried(begun, self.config, no_waits)
-
-    def _as_one(self, loop: Loop, whole_s: float) -> Advice:
-        begun = of_loop(loop.name, loop.kind, len(loop.calls), loop.share)
-        if self.device.type == "cuda" and self.present.backend != Backend.EAGER.value:
-            begun = replace(begun, outcome="timed as plain operations, though the step is captured")
-        try:
-            loop_s, one_s = guarded(batched_gain)(loop, self.device, fused=True)
-        except Exception as error:
-            if lost_context(error):
-                raise
-            return replace(begun, outcome=f"not tried: {on_one_line(error)}")
-        pace = self.present.pace
-        saved = computing(self.stages) * saved_share(loop_s, one_s, whole_s)
-        return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
 
     def _tried(self, begun: Advice, config: RunConfig, patch: Patch | None = None) -> Advice:
         """The advice with what it gave, or why it did not."""
@@ -296,16 +306,13 @@ class Trials:
         except UsageError as error:
             return replace(begun, outcome=f"not possible here: {error}")
         except FAULTS as error:
-            failed = replace(begun, outcome=f"failed: {on_one_line(error)}")
-            if lost_context(error):
-                raise DeviceLostError(failed) from error
-            return failed
+            return replace(begun, outcome=f"failed: {on_one_line(error)}")
         if found.fallback:
             return replace(begun, outcome=f"not possible here: {found.fallback}")
-        return judged(begun, found.pace, self.present.pace, None if now is None else now.pace)
+        return judged(begun, found, self.seen.pace, now)
 
     def _fitting(self) -> int:
-        return max(LEAST_STEPS, min(self.steps, int(MOST_S / self.present.pace.step_s)))
+        return max(LEAST_STEPS, min(self.steps, int(MOST_S / self.seen.pace.step_s)))
 
 
 def judged(begun: Advice, after: Pace, before: Pace, now: Pace | None = None) -> Advice:

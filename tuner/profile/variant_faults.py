@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+import timeit
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -90,9 +91,6 @@ LEAST_SHARE = 0.1
 PASSES = 3
 """That are watched: the fastest counts, which nothing else held up."""
 
-MOST_SAVED = 0.95
-"""Of a step: a part cannot take longer than the whole, but two timings may say so."""
-
 TIMED = 5
 """Passes of each way: their fastest."""
 
@@ -119,12 +117,8 @@ class Loop:
     """Of the forward pass."""
 
 
-@dataclass(slots=True)
-class _Seen:
-    calls: dict[tuple[Any, ...], list[tuple[Call, Traced]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    open: list[tuple[nn.Module, Node | None, float]] = field(default_factory=list)
+_Calls = dict[tuple[Any, ...], list[tuple[Call, Traced]]]
+"""Those that are alike: by where their parts are, their class, and the shape of what is given."""
 
 
 def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.device) -> list[Loop]:
@@ -134,7 +128,7 @@ def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.devi
     forward()
     whole, seen = min((_pass(model, forward, device) for _ in range(PASSES)), key=itemgetter(0))
     found = []
-    for (name, kind, *_), alike in seen.calls.items():
+    for (name, kind, *_), alike in seen.items():
         calls = [alike[place][0] for place in most_apart([traced for _, traced in alike])]
         share = sum(call.seconds for call in calls) / whole
         if len(calls) >= FEWEST and share >= LEAST_SHARE:
@@ -147,51 +141,37 @@ def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.devi
 
 def _pass(
     model: nn.Module, forward: Callable[[], object], device: torch.device
-) -> tuple[float, _Seen]:
+) -> tuple[float, _Calls]:
     """Seconds of a forward pass, and the calls in it."""
-    seen, names = _Seen(), {part: name for name, part in model.named_modules()}
-    synchronize = synchronizer(device)
-    with _watched(seen, names, synchronize):
-        synchronize()
-        began = time.perf_counter()
-        forward()
-        synchronize()
-        return time.perf_counter() - began, seen
+    calls: _Calls = defaultdict(list)
+    inside: list[tuple[Node | None, float]] = []
+    synchronize, names = synchronizer(device), {part: name for name, part in model.named_modules()}
 
-
-@contextmanager
-def _watched(
-    seen: _Seen, names: dict[nn.Module, str], synchronize: Callable[[], None]
-) -> Iterator[None]:
-    def entered(part: nn.Module, args: tuple[Any, ...]) -> None:
+    def entered(_part: nn.Module, args: tuple[Any, ...]) -> None:
         synchronize()
         came = args[0].grad_fn if args and isinstance(args[0], Tensor) else None
-        seen.open.append((part, came, time.perf_counter()))
+        inside.append((came, time.perf_counter()))
 
     def left(part: nn.Module, args: tuple[Any, ...], output: object) -> None:
         synchronize()
-        took, (_, came, began) = time.perf_counter(), seen.open.pop()
+        took, (came, began) = time.perf_counter(), inside.pop()
         given = args[0] if len(args) == 1 and isinstance(args[0], Tensor) else None
-        if part not in names or given is None or not names[part]:
+        if given is None or not names[part]:
             return
         where = re.sub(r"(?<![^.])\d+(?![^.])", "*", names[part])
         key = (where, type(part).__name__, tuple(given.shape))
         traced = Traced(came=came, made=made_by(output))
-        seen.calls[key].append((Call(part, given.detach(), took - began), traced))
+        calls[key].append((Call(part, given.detach(), took - began), traced))
 
-    hooks = [
-        hook
-        for part in names
-        for hook in (
-            part.register_forward_pre_hook(entered),
-            part.register_forward_hook(left),
-        )
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as stack:
+        for part in names:
+            stack.callback(part.register_forward_pre_hook(entered).remove)
+            stack.callback(part.register_forward_hook(left).remove)
+        synchronize()
+        began = time.perf_counter()
+        forward()
+        synchronize()
+        return time.perf_counter() - began, calls
 
 
 def batched_gain(loop: Loop, device: torch.device, *, fused: bool) -> tuple[float, float]:
@@ -250,11 +230,6 @@ def there_and_back(forward: Callable[[], object], weights: Sequence[Tensor]) -> 
         torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
 
 
-def saved_share(loop_s: float, one_s: float, whole_s: float) -> float:
-    """Of a step's computing, by one call in place of a loop."""
-    return min(MOST_SAVED, max(0.0, loop_s - one_s) / whole_s)
-
-
 def _update(weights: Sequence[Tensor], *, fused: bool) -> Callable[[], object]:
     """AdamW's, of copies of these weights."""
     copies = [w.detach().clone().requires_grad_() for w in weights]
@@ -277,15 +252,13 @@ def _tensor_of(output: object) -> Tensor:
 
 def _fastest(work: Callable[[], object], device: torch.device) -> float:
     synchronize = synchronizer(device)
-    work()
-    took = []
-    for _ in range(TIMED):
-        synchronize()
-        began = time.perf_counter()
+
+    def whole() -> None:
         work()
         synchronize()
-        took.append(time.perf_counter() - began)
-    return min(took)
+
+    whole()
+    return min(timeit.repeat(whole, number=1, repeat=TIMED))
 
 
 STEPS = 3

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
-import torch
-
-from tuner.bench.contender import trained_with, with_batch
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Gpu, Watch
 from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.host import free_memory_bytes
 from tuner.errors import TunerError
+from tuner.estimate.driven import (
+    Running,
+    peak_bytes,
+    reset_peak,
+    running,
+    trained_with,
+    with_batch,
+)
+from tuner.estimate.whole_estimate import seconds_in_words
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.profile.profile_page import seconds
 from tuner.profile.profile_records import (
     ADVICE,
     MEMORY,
@@ -28,19 +31,18 @@ from tuner.profile.profile_records import (
     AtBatch,
     Busy,
     Operations,
+    Pace,
     Profile,
     Tell,
     of_falling,
     silent,
     told,
-    trend_of,
 )
-from tuner.profile.stage_times import Measured, NoMemoryError, Running, guarded, measure, running
+from tuner.profile.stage_times import NoMemoryError, guarded, measure
 from tuner.profile.step_operations import STEPS, busy_during, operations
-from tuner.profile.tried_advice import MOST_S, DeviceLostError, Trials, candidates
+from tuner.profile.tried_advice import MOST_S, Trials, candidates
 from tuner.profile.variant_faults import faults_in
 from tuner.training.engines.choose import what_auto_means
-from tuner.training.stage_marks import Stage
 from tuner.trial.job import lost_context
 
 # Memory and time against batch size: a few steps at each, and none that could end the process.
@@ -99,31 +101,12 @@ def _at(config: RunConfig, data: DeviceData, size: int, before: Sequence[AtBatch
 
 @guarded
 def _measured(config: RunConfig, data: DeviceData) -> AtBatch:
-    device = data.minimum.device
-    on_gpu = device.type == "cuda"
-    peak = _PeakOfProcess()
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats(device)
+    device, batch_size = data.minimum.device, config.hyperparameters.batch_size
+    reset_peak(device)
     with running(config, data) as found:
-        if not on_gpu:
-            found.engine.mark_with(peak)
         found.steps(SETTLE)
         took = found.steps(SIZE_STEPS)
-        peak_bytes = torch.cuda.max_memory_allocated(device) if on_gpu else peak.n_bytes
-    batch_size = config.hyperparameters.batch_size
-    return AtBatch(batch_size, peak_bytes, took.seconds / took.windows * batch_size)
-
-
-class _PeakOfProcess:
-    """The most that the process holds at the end of a stage: a `Mark`."""
-
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-        self.n_bytes = 0
-
-    def __call__(self, stage: Stage) -> None:
-        del stage
-        self.n_bytes = max(self.n_bytes, self._process.memory_info().rss)
+        return AtBatch(batch_size, peak_bytes(device), took.seconds / took.windows * batch_size)
 
 
 def _expected(size: int, before: Sequence[AtBatch]) -> float | None:
@@ -139,7 +122,6 @@ TRIES = 5
 """Pieces of advice that are usually tried."""
 
 STEPS_OF_A_SIZE = 8
-MINUTE_S = 60.0
 
 
 def profile_variant(
@@ -182,19 +164,28 @@ def profile_variant(
 
     with _told_in_one_line(name, config):
         measured = measure(config, data, steps=steps, began=began)
-        now = _first(name, config, data, device, measured, choice)
-        left = (OPERATIONS, MEMORY, ADVICE) if advice else (OPERATIONS, MEMORY)
-        now = told(replace(now, left=left), watch, tell)
+        pace, left = measured.pace, (OPERATIONS, MEMORY, ADVICE) if advice else (OPERATIONS, MEMORY)
+        falling = of_falling(measured.trend, round(pace.windows / pace.batch_size))
+        first = replace(
+            measured,
+            subject=name,
+            device=device.model,
+            settings=_settings(config, pace, data),
+            advice=() if falling is None else (falling,),
+            notes=_notes(pace, choice, finite=True),
+            left=left,
+        )
+        now = told(first, watch, tell)
         busy, launched, finite = _inside(config, data, device, steps, trace)
-    notes = _notes(measured, choice, finite=finite)
+    notes = _notes(pace, choice, finite=finite)
     now = replace(now, operations=launched, busy=busy, notes=notes, left=left[1:])
     now = told(now, watch, tell)
     announce("memory against batch size")
-    for row in at_batch_sizes(config, data, Backend(measured.paced.backend)):
+    for row in at_batch_sizes(config, data, Backend(pace.backend)):
         now = told(replace(now, memory=(*now.memory, row)), watch, tell)
     now = told(replace(now, left=now.left[1:]), watch, tell)
     if advice:
-        for piece in _advice(config, data, measured, now.memory, steps, announce):
+        for piece in _advice(config, data, now, steps, announce):
             now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
     return told(replace(now, left=()), watch, tell)
 
@@ -207,32 +198,8 @@ def _how_long(found: Running, step_s: float, steps: int, *, advice: bool) -> str
     tried = min(steps, MOST_S / step_s) * sides * TRIES if advice else 0
     whole_s = (4 * steps + sum(FACTORS) * STEPS_OF_A_SIZE + tried) * step_s
     whole_s += found.setup_s * (2 + len(FACTORS) + (TRIES if advice else 0))
-    shown = f"{whole_s:.0f} s" if whole_s < MINUTE_S else f"{whole_s / MINUTE_S:.0f} min"
-    return f"a step takes {seconds(step_s)}: all of it about {shown}, with the device to itself"
-
-
-def _first(
-    name: str,
-    config: RunConfig,
-    data: DeviceData,
-    device: Gpu | CpuCores,
-    measured: Measured,
-    choice: BackendChoice | None,
-) -> Profile:
-    """What the steps themselves say."""
-    pace = measured.paced.pace
-    trend = trend_of(measured.ticks, measured.steps)
-    falling = of_falling(trend, round(pace.windows / pace.batch_size))
-    return Profile(
-        subject=name,
-        device=device.model,
-        settings=_settings(config, measured, data),
-        pace=pace,
-        stages=measured.stages,
-        trend=trend,
-        advice=() if falling is None else (falling,),
-        notes=_notes(measured, choice, finite=True),
-    )
+    step, whole = seconds_in_words(step_s), seconds_in_words(whole_s)
+    return f"a step takes {step}: all of it about {whole}, with the device to itself"
 
 
 @contextmanager
@@ -255,10 +222,10 @@ def _told_in_one_line(name: str, config: RunConfig) -> Iterator[None]:
         raise TunerError(f"{name}: {on_one_line(error)}") from None
 
 
-def _notes(measured: Measured, choice: BackendChoice | None, *, finite: bool) -> tuple[str, ...]:
+def _notes(pace: Pace, choice: BackendChoice | None, *, finite: bool) -> tuple[str, ...]:
     """Why this backend, where it was not asked for; and what makes all of it idle."""
     said = ["" if finite else "the validation loss is no finite number: nothing is learnt here"]
-    said.append(measured.paced.fallback)
+    said.append(pace.fallback)
     if choice is not None:
         said += [choice.reason, choice.measured]
     return tuple(filter(None, said))
@@ -275,17 +242,12 @@ def _inside(
         busy = busy_during(lambda: found.steps(wanted), device)
         steps = min(STEPS, max(1, found.n_windows // found.batch_size))
         launched = operations(lambda: found.steps(steps), found.device, steps=steps, trace=trace)
-        finite = found.loss_is_finite()
+        finite = bool(found.engine.validation_loss().isfinite().all())
     return busy, launched, finite
 
 
 def _advice(
-    config: RunConfig,
-    data: DeviceData,
-    measured: Measured,
-    memory: tuple[AtBatch, ...],
-    steps: int,
-    announce: Callable[[str], None],
+    config: RunConfig, data: DeviceData, seen: Profile, steps: int, announce: Callable[[str], None]
 ) -> Iterator[Advice]:
     faults = faults_in(config, data)
     # Side by side on a CPU only: on a GPU nobody else is at work, and memory is short.
@@ -294,33 +256,22 @@ def _advice(
         trials = Trials(
             config=config,
             data=data,
-            present=measured.paced,
+            seen=seen,
             steps=steps,
             announce=announce,
-            stages=measured.stages,
-            memory=memory,
-            waits=bool(faults.waits.found),
+            faults=faults,
             beside=beside,
         )
-        tries = itertools.chain(trials.of_faults(faults), trials.of_settings(candidates(trials)))
-        yield from _as_far_as_it_goes(tries)
+        yield from trials.of_faults()
+        yield from trials.of_settings(candidates(trials))
 
 
-def _as_far_as_it_goes(tries: Iterable[Advice]) -> Iterator[Advice]:
-    """All of them, or those up to the one that cost the process its device."""
-    try:
-        yield from tries
-    except DeviceLostError as lost:
-        yield lost.advice
-        yield Advice(change="all else", outcome="not tried: the device was lost before")
-
-
-def _settings(config: RunConfig, measured: Measured, data: DeviceData) -> dict[str, object]:
+def _settings(config: RunConfig, pace: Pace, data: DeviceData) -> dict[str, object]:
     training = config.training
     return {
         "task": data.task.name,
         **config.hyperparameters.as_dict(),
-        "backend": measured.paced.backend,
+        "backend": pace.backend,
         "precision": training.precision.value,
         "accumulate": config.accumulate,
         "validate_every": training.validate_every,

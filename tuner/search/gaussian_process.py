@@ -1,8 +1,8 @@
-"""A Gaussian process for few, noisy trials: one figure as a function of the unit cube, in some
-hundredths of a second.
+"""What a Gaussian process for few, noisy trials is made of: one figure as a function of the unit
+cube.
 
-Matérn 5/2 with a length for each coordinate, and white noise; the most probable of its settings
-under priors that expect short lengths: with lengths about 1, the noise explained what differs.
+Matérn 5/2 with a length for each coordinate, and noise; the most probable of its settings under
+priors that expect short lengths: with lengths about 1, the noise explained what differs.
 
 Sources: Rasmussen and Williams (2006), chapters 2 and 5.
 """
@@ -28,18 +28,12 @@ LENGTH_PRIOR = (-1.0, 0.5)
 """Mean and standard deviation of a length's logarithm, in units of the cube's edge."""
 NOISE_PRIOR = (math.log(0.05), 1.5)
 """Of the logarithm of the noise's variance, in units of the figure's."""
-FIT_ROWS = 120
-"""Settings are fitted to so many rows at most, the latest;
-all rows count for what is predicted then."""
-
 START_LENGTH = math.log(0.5)
 """The logarithm that the search for the most probable lengths begins with."""
 JITTER = 1e-6
 """Added to variances, in units of the figure's: a matrix of places that are the same can be
 decomposed."""
 
-_ITERATIONS = 40
-_LEAST_VARIANCE = 1e-9
 _ROUNDING = 1e-12
 _ROOT5 = math.sqrt(5.0)
 
@@ -49,41 +43,6 @@ def centre_and_scale(figures: Array) -> tuple[float, float]:
     scale = float(figures.std())
     rounding = _ROUNDING * float(np.abs(figures).max(initial=0.0))
     return float(figures.mean()), scale if scale > rounding else 1.0
-
-
-class GaussianProcess:
-    """Fitted to `x`, (rows, coordinates) of the unit cube, and `y`, (rows,); deterministic."""
-
-    def __init__(self, x: Array, y: Array) -> None:
-        from scipy.linalg import cho_solve
-
-        self._mean, self._scale = centre_and_scale(y)
-        self._x, self._z = x, (y - self._mean) / self._scale
-        lengths, self._signal, self._noise = _settings(x[-FIT_ROWS:], self._z[-FIT_ROWS:])
-        self._shrink = 1 / lengths
-        covariance = self._kernel(x, x) + self._noise * np.eye(len(x))
-        self._lower = np.linalg.cholesky(covariance)
-        self._weights = cho_solve((self._lower, True), self._z)
-
-    def left_out(self) -> Array:
-        """What is expected at each row by all the others, (rows,): its own noise is not in it."""
-        from scipy.linalg import cho_solve
-
-        inverse = cho_solve((self._lower, True), np.eye(len(self._z)))
-        expected: Array = self._mean + self._scale * (self._z - self._weights / np.diag(inverse))
-        return expected
-
-    def posterior(self, x: Array) -> tuple[Array, Array]:
-        """What is expected at `x`, and its standard deviation, (rows,) each, without noise."""
-        from scipy.linalg import solve_triangular
-
-        kernel = self._kernel(x, self._x)
-        explained = (solve_triangular(self._lower, kernel.T, lower=True) ** 2).sum(axis=0)
-        variance = np.maximum(self._signal - explained, _LEAST_VARIANCE)
-        return self._mean + self._scale * (kernel @ self._weights), self._scale * np.sqrt(variance)
-
-    def _kernel(self, a: Array, b: Array) -> Array:
-        return matern(a * self._shrink, b * self._shrink, self._signal)
 
 
 def matern(a: Array, b: Array, signal: float) -> Array:
@@ -177,30 +136,6 @@ def most_probable(
         options={"maxiter": iterations},
     ).x
     return found
-
-
-def _settings(x: Array, z: Array) -> tuple[Array, float, float]:
-    """The most probable lengths, the signal's variance and the noise's."""
-    n, d = x.shape
-    distances = Distances(x)
-    eye = np.eye(n)
-
-    def likelihood(theta: Array) -> tuple[float, Array]:
-        noise = math.exp(theta[d + 1])
-        covariance = distances.covariance(theta)
-        value, inner = unlikely(z, covariance.kernel + (noise + JITTER) * eye)
-        of_noise = -0.5 * noise * float(np.trace(inner))
-        return value, np.array([*covariance.gradient(inner), of_noise])
-
-    theta = most_probable(
-        likelihood,
-        centre=np.array([LENGTH_PRIOR[0]] * d + [0.0, NOISE_PRIOR[0]]),
-        spread=np.array([LENGTH_PRIOR[1]] * d + [1.0, NOISE_PRIOR[1]]),
-        start=np.array([START_LENGTH] * d + [0.0, NOISE_PRIOR[0]]),
-        bounds=[(-4.0, 4.0)] * (d + 1) + [(-9.0, 2.0)],
-        iterations=_ITERATIONS,
-    )
-    return np.exp(theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1]) + JITTER
 
 
 # Linear algebra in one thread.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
 from tuner.config import SamplerName
+from tuner.errors import UsageError, first_line, unknown_name
 from tuner.search.history import clipped, most_telling, with_log_time
 
 STARTUP = 12
@@ -73,6 +78,33 @@ def prunes(sampler: str, said: bool | None) -> bool:
     return not method_of(sampler).repeats if said is None else said
 
 
+_OPTUNAS = {"tpe": "TPE", "gp": "GP", "nsga2": "NSGAII", "random": "Random", "qmc": "QMC"}
+_OPTUNAS["auto"] = _OPTUNAS["tpe"]
+
+
+def own_sampler(name: str, seed: int) -> BaseSampler:
+    """The sampler of a search over a function: one of Optuna's by our name for it, or the class
+    that `module:Class` names.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if ":" not in name and name not in _OPTUNAS:
+        raise unknown_name("sampler", name, _OPTUNAS, more=", or module:Class")
+    where = name if ":" in name else f"optuna.samplers:{_OPTUNAS[name]}Sampler"
+    module, _, kind = where.partition(":")
+    try:
+        made: Any = getattr(importlib.import_module(module), kind)
+        assert issubclass(made, BaseSampler), "it is no sampler of Optuna's kind"
+        takes = "seed" in inspect.signature(made).parameters
+        sampler: BaseSampler = made(seed=seed) if takes else made()
+    except (ImportError, AttributeError, TypeError, ValueError, AssertionError) as error:
+        raise UsageError(f"sampler {name!r} cannot be made: {first_line(error)}") from None
+    return sampler
+
+
 def method_of(name: str) -> Method:
     """How the sampler of this name is used."""
+    if ":" in name:
+        return Method(functools.partial(own_sampler, name))
     return _METHODS[AUTO if name == "auto" else name]

@@ -23,7 +23,6 @@ import numpy as np
 from scipy.special import ndtr
 
 from tuner.search.cube import Cube
-from tuner.search.gaussian_process import GaussianProcess
 from tuner.search.history import TrialHistory
 from tuner.search.next_run_model import (
     MQL,
@@ -32,6 +31,7 @@ from tuner.search.next_run_model import (
     Figure,
     Fits,
     Fitted,
+    another_figure,
     asked_of,
     fitted_until,
     promising,
@@ -103,7 +103,7 @@ class Believed:
     ran: Configurations
     time: Figure
     mql: Figure
-    limits: Sequence[GaussianProcess]
+    limits: Sequence[Figure]
     """How far a configuration is beyond each limit that some run was beyond."""
     margin: float
     """How much worse than the default's an MQL may be, relative; below 0 where another's level is
@@ -205,28 +205,25 @@ class Candidates:
         return int(np.argmin(np.where(within, time, np.inf)))
 
 
-def _limits(past: Sequence[PastRun], ran: Configurations) -> list[GaussianProcess]:
+def _limits(past: Sequence[PastRun], ran: Configurations) -> list[Figure]:
     """Of limits that no run was beyond there is nothing to learn."""
-    beyond = np.array([run.limits for run in past], dtype=float)
-    if not beyond.size:
-        return []
     rows = rows_of(past)
     row = np.array([rows[run.where] for run in past])
-    counts = np.bincount(row)
+    columns = [np.array(each) for each in zip(*(run.limits for run in past), strict=True)]
     return [
-        GaussianProcess(ran.where, np.bincount(row, np.clip(column, -1.0, 1.0)) / counts)
-        for column in beyond.T
+        another_figure(ran, row, np.clip(column, -1.0, 1.0))
+        for column in columns
         if (column > 0).any()
     ]
 
 
-def _within(limits: Sequence[GaussianProcess], x: Array) -> tuple[Array, Array]:
+def _within(limits: Sequence[Figure], x: Array) -> tuple[Array, Array]:
     """Which places are expected within all limits, and how surely."""
     kept, chance = np.ones(len(x), dtype=bool), np.ones(len(x))
-    for model in limits:
-        mean, sd = model.posterior(x)
-        kept &= mean <= 0
-        chance *= ndtr(-mean / sd)
+    for each in limits:
+        beyond = each.of(np.arange(0), x)
+        kept &= beyond.mean <= 0
+        chance *= ndtr(-beyond.mean / np.sqrt(beyond.variance))
     return kept, chance
 
 
@@ -248,6 +245,9 @@ NOTHING_NEW = 0.9
 FOR_ANOTHERS, SLOWER = 0.33, math.log(CAP)
 """How often the level of another study is asked for, where there is one; what reaches it is worth
 something as long as no training is cut off that takes as long."""
+LEAST_CHANCE, LEAST_CONVERGED = 0.005, 12
+"""It is not asked for where so many configurations or more converged, and none of them reaches it
+with this chance (benchmarks/verdict/hopeless-levels.md)."""
 AT_LEVELS, ANYWHERE = 0.1, 0.05
 """How often a random level is asked for, and how often the best new configuration whatever else."""
 
@@ -294,6 +294,20 @@ def may_be_new(known: Known, budget: int | None) -> bool:
     return budget is None or len(known.past) + len(known.running) < NOTHING_NEW * budget
 
 
+def is_hopeless(known: Known, fitted: Sequence[Fitted], level: float) -> bool:
+    """Whether nothing that ran promises an MQL of which `level` is the logarithm. Only what
+    converged counts: what was cut off does not say what it would have come to.
+    """
+    ran = Configurations.of([run for run in known.past if run.converged], known.default)
+    if len(ran.runs) < LEAST_CONVERGED:
+        return False
+    ran = ran.taken(promising(ran, ROWS))
+    rows, nothing = np.arange(len(ran.runs)), np.empty((0, ran.where.shape[1]))
+    mql = Figure(ran, MQL, fitted[MQL]).of(rows, nothing)
+    chances = ndtr((level - mql.mean) / np.sqrt(mql.variance))
+    return float(chances.max()) < LEAST_CHANCE
+
+
 def _ran(past: Sequence[PastRun], where: Place) -> bool:
     return any(run.where == where for run in past)
 
@@ -307,6 +321,9 @@ class NextRun:
     def __init__(self, space: SearchSpace, *, margin: float) -> None:
         self._places, self._margin = NewPlaces(space), margin
         self._fits = Fits()
+        self.for_anothers: bool | None = None
+        """Whether the last answer is for another study's level; False where it was to be, and
+        nothing promises that."""
 
     def place(
         self,
@@ -321,7 +338,10 @@ class NextRun:
         """
         fitted = self._fits.of(known.fit, known.default)
         believed = Believed.of(known.past, known.running, known.default, fitted, self._margin)
+        self.for_anothers = None
         if level is not None and random.random() < FOR_ANOTHERS:
+            self.for_anothers = not is_hopeless(known, fitted, level)
+        if level is not None and self.for_anothers:
             # What a stranger wrote into a shared database may be any number.
             above = math.expm1(min(max(level - believed.of_default, -1.0), 1.0))
             believed = replace(believed, margin=above, slower=SLOWER)

@@ -323,6 +323,17 @@ class Figure:
         )
 
 
+def another_figure(ran: Configurations, row: Array, values: Array) -> Figure:
+    """What is believed of a figure beside the two: of its `values`, (runs,), each of the
+    configuration whose `row` is given.
+    """
+    mean = np.bincount(row, values) / ran.runs
+    squares = np.bincount(row, (values - mean[row]) ** 2)
+    of_it = replace(ran, mean=mean[:, None], squares=squares[:, None])
+    some, most = (of_it.taken(promising(ran, count)) for count in (FIT_ROWS, ROWS))
+    return Figure(most, 0, _fitted(of_it, some, 0))
+
+
 def promising(ran: Configurations, count: int) -> Array:
     """The rows of so many configurations at most, in their order: the default, what ran often, and
     what is fast and good.

@@ -171,7 +171,7 @@ class EncodedSampler(WholeSpaceSampler):
             else study.get_trials(deepcopy=False)
         )
         self._history.update(trials, asking=trial.number)
-        if (run := self._first(trial.number) or self._run(trial.number)) is not None:
+        if (run := self._first(trial.number) or self._run(trial)) is not None:
             return run
         params, notes = self._suggest(trial.number)
         trial.system_attrs |= notes
@@ -186,9 +186,9 @@ class EncodedSampler(WholeSpaceSampler):
         barred = found is not None and place_of(self._space, found) in history.set_aside
         return None if barred else found
 
-    def _run(self, number: int) -> dict[str, Value] | None:
-        """What runs as the trial `number`, be it new or not, for a method that repeats; None where
-        there is no run of the default to go by.
+    def _run(self, trial: FrozenTrial) -> dict[str, Value] | None:
+        """What runs as this trial, be it new or not, for a method that repeats; None where there is
+        no run of the default to go by.
         """
         history, default = self._history, self._default
         if not self._method.repeats or default is None or history.learnt < self._startup:
@@ -200,10 +200,12 @@ class EncodedSampler(WholeSpaceSampler):
             return None
         if self._next_run is None:
             self._next_run = next_run.NextRun(self._space, margin=self._margin)
-        random = np.random.default_rng(_seed_of_ask(self._seed, number))
+        random = np.random.default_rng(_seed_of_ask(self._seed, trial.number))
         with one_thread():
             new = next_run.may_be_new(found, self._budget)
             place = self._next_run.place(found, random, new=new, level=self.level)
+        if self._next_run.for_anothers is not None:
+            trial.user_attrs["for_anothers"] = self._next_run.for_anothers
         return history.params_at(place)
 
     def _suggest(self, number: int) -> tuple[dict[str, Value], dict[str, Any]]:

@@ -419,8 +419,21 @@ def default_runs(members: Sequence[StudySnapshot]) -> tuple[list[Verified], bool
     # What converges in one search is no default that is cut off in another.
     if not all(one.to_its_limit for one in confirmed):
         confirmed = [dataclasses.replace(one, to_its_limit=False) for one in confirmed]
+    confirmed = each_training_once(confirmed)
     enough = len(mqls_of(confirmed)) >= LEAST_RUNS
     return (confirmed, True) if enough else (others, False)
+
+
+def each_training_once(found: Sequence[Verified]) -> list[Verified]:
+    """Searches share the runs of their default: a seed is one training, whoever shows it."""
+    seen: set[int] = set()
+    kept = []
+    for each in found:
+        runs = tuple(run for run in each.runs if run.seed not in seen)
+        seen.update(run.seed for run in runs)
+        if runs:
+            kept.append(dataclasses.replace(each, runs=runs))
+    return kept
 
 
 def confirmation_in(study: StudySnapshot, runs: Sequence[VerificationRun]) -> Confirmation:

@@ -4,8 +4,8 @@ run; then it and the default run on seeds that nothing in the database has seen.
 It looks after a third of its seeds and after two; what is decided then runs no more, and what has
 no chance left runs no more either. So the same call goes on, look after look.
 
-Searches of one variant have the same default. So that it tells something each time, each search of
-a group has seeds of its own; searches with the same number in theirs share them.
+All run on the same seeds, and searches of one variant have the same default. So it runs once: what
+the first of them has run, the others take over, as runs that took no device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -149,44 +149,116 @@ def missing_runs(
         opened: studies, each once.
         everything: their verification runs, in the order of the plan.
     """
-    sessions: dict[str, list[VerificationRun]] = {}
-    for run in everything:
-        if is_confirmation(run.plan):
-            sessions.setdefault(run.session, []).append(run)
     first = max((run.place for run in everything), default=-1) + 1
     found: list[PlannedRun] = []
-    for session, runs in sessions.items():
+    for session, runs in _confirmations(everything).items():
         blocks = _missing(opened, runs)
         plan = runs[0].plan
         found += interleaved(blocks, first=first + len(found), plan=plan, session=session)
     return found
 
 
+def _confirmations(everything: Sequence[VerificationRun]) -> dict[str, list[VerificationRun]]:
+    """Their runs, by session."""
+    sessions: dict[str, list[VerificationRun]] = {}
+    for run in everything:
+        if is_confirmation(run.plan):
+            sessions.setdefault(run.session, []).append(run)
+    return sessions
+
+
 def _missing(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> list[list[Turn]]:
-    """What each block lacks; searches with the same number share their seeds."""
+    """What each block lacks and nobody else runs for it."""
     there = {(run.study_id, run.trial_number, run.block) for run in runs}
-    lacking: list[tuple[OpenStudy, int, int]] = []
     by_name = {study.name: study for study in opened}
     asked = _wanted(opened, runs)
-    for (name, trial), count in asked.items():
-        study = by_name[name]
-        lacking += [
-            (study, trial, block)
-            for block in range(count)
-            if (study.study_id, trial, block) not in there
-        ]
     seeds = _seeds(opened, runs)
-    wanted = sorted({(study.membership.search, block) for study, _, block in lacking} - set(seeds))
-    if wanted:
-        fresh = new_seeds(opened, len(wanted))
-        seeds |= dict(zip(wanted, fresh, strict=True))
-    configurations = {study.study_id: snapshot(study) for study, _, _ in lacking}
+    first_of = _defaults_of_first(opened, runs) if _share_seeds(seeds) else {}
+    lacking: dict[tuple[str, int, int], OpenStudy] = {}
+    for each, count in asked.items():
+        name, trial = first_of.get(each, each)
+        for block in range(count):
+            if (by_name[name].study_id, trial, block) not in there:
+                lacking[name, trial, block] = by_name[name]
+    seeds |= _new_seeds_for(opened, seeds, lacking)
+    configurations = {study.study_id: snapshot(study) for study in lacking.values()}
     blocks: list[list[Turn]] = [[] for _ in range(max(asked.values(), default=0))]
-    for study, trial, block in lacking:
+    for (_, trial, block), study in lacking.items():
         seed = seeds[study.membership.search, block]
         params = configurations[study.study_id].record(trial).params
         blocks[block].append(Turn(study.study_id, trial, params, seed))
     return blocks
+
+
+_Seeds = dict[tuple[int, int], int]
+"""Of blocks, by a search's number and the block's."""
+
+
+def _share_seeds(seeds: _Seeds) -> bool:
+    """Whether all searches have the same seeds; not in what was planned before defaults were
+    shared.
+    """
+    of_block: dict[int, set[int]] = {}
+    for (_, block), seed in seeds.items():
+        of_block.setdefault(block, set()).add(seed)
+    return all(len(each) == 1 for each in of_block.values())
+
+
+def _new_seeds_for(
+    opened: Sequence[OpenStudy], seeds: _Seeds, lacking: Mapping[tuple[str, int, int], OpenStudy]
+) -> _Seeds:
+    """Of what has no seed yet: that of its block where all share it."""
+    wanted = {(study.membership.search, block) for (_, _, block), study in lacking.items()}
+    wanted -= set(seeds)
+    if not _share_seeds(seeds):
+        return dict(zip(sorted(wanted), new_seeds(opened, len(wanted)), strict=True))
+    of_block = {block: seed for (_, block), seed in seeds.items()}
+    new = sorted({block for _, block in wanted} - set(of_block))
+    of_block |= dict(zip(new, new_seeds(opened, len(new)), strict=True))
+    return {(search, block): of_block[block] for search, block in wanted}
+
+
+def _defaults_of_first(
+    opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]
+) -> dict[_Asked, _Asked]:
+    """By the default of each search that a plan confirms, that of the first search of its group."""
+    plan = StoredPlan.model_validate(runs[0].plan)
+    mine = [each for each in opened if each.name in plan.confirms]
+    first: dict[str, _Asked] = {}
+    found = {}
+    for each in sorted(mine, key=lambda one: one.membership.search):
+        default = each.name, plan.confirms[each.name].default
+        found[default] = first.setdefault(each.membership.group, default)
+    return found
+
+
+def taken_over(
+    opened: Sequence[OpenStudy], everything: Sequence[VerificationRun]
+) -> list[VerificationRun]:
+    """Runs of the default that the first search of a group has made, for the others of its group
+    that lack them. They took no device.
+    """
+    by_name = {study.name: study for study in opened}
+    found = []
+    for runs in _confirmations(everything).values():
+        if not _share_seeds(_seeds(opened, runs)):
+            continue
+        there = {(run.study_id, run.trial_number, run.block) for run in runs}
+        for (name, trial), (first, of_first) in _defaults_of_first(opened, runs).items():
+            mine, theirs = by_name[name].study_id, by_name[first].study_id
+            for run in runs:
+                made = run.state == "finished" and run.result is not None
+                its = (run.study_id, run.trial_number) == (theirs, of_first)
+                if made and its and (mine, trial, run.block) not in there:
+                    found.append(_copied(run, mine, trial, f"{first}, trial {of_first}"))
+    return found
+
+
+def _copied(run: VerificationRun, study_id: int, trial: int, origin: str) -> VerificationRun:
+    assert run.result is not None, "only what was made is taken over"
+    recorded = replace(run.result.recorded, copied_from=origin)
+    result = replace(run.result, recorded=recorded)
+    return replace(run, study_id=study_id, trial_number=trial, result=result, losses=0, late=())
 
 
 _Asked = tuple[str, int]
@@ -197,9 +269,9 @@ def _wanted(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> dic
     """How many blocks each is to run, by what the looks so far say."""
     plan = StoredPlan.model_validate(runs[0].plan)
     looks = Looks.of(plan, int(runs[0].plan["seeds"]))
-    asked = {(study.name, trial) for study in opened for trial in _asked(study, runs)}
+    planned = {(study.name, trial) for study in opened for trial in _asked(study, runs)}
     if len(looks.blocks) == 1:
-        return dict.fromkeys(sorted(asked), looks.blocks[0])
+        return dict.fromkeys(sorted(planned), looks.blocks[0])
     now = {study.name: snapshot(study).with_runs_read() for study in opened}
     ran = _ran(opened, now, runs)
     confirmed = [
@@ -210,13 +282,15 @@ def _wanted(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> dic
     ]
     reference = [each for each in now.values() if each.membership.group == plan.reference]
     wanted: dict[_Asked, int] = {}
+    asked = planned
     for blocks in looks.blocks:
         wanted |= dict.fromkeys(sorted(asked), blocks)
         if any(ran[each] < blocks for each in asked):
             break
-        asked = set()
+        still_open: set[_Asked] = set()
         for there in confirmed:
-            asked |= _still_open(there, reference, blocks)
+            still_open |= _still_open(there, reference, blocks)
+        asked = still_open & planned  # runs of other sessions stay as they are
     return wanted
 
 
@@ -277,10 +351,8 @@ def _asked(study: OpenStudy, runs: Sequence[VerificationRun]) -> Iterator[int]:
         yield from sorted(mine) if frozen is None else frozen.trials()
 
 
-def _seeds(
-    opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]
-) -> dict[tuple[int, int], int]:
-    """The seeds of blocks that have begun, by a search's number and the block's."""
+def _seeds(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> _Seeds:
+    """The seeds of blocks that have begun."""
     search_of = {study.study_id: study.membership.search for study in opened}
     return {
         (search_of[run.study_id], run.block): run.seed for run in runs if run.study_id in search_of
@@ -345,6 +417,7 @@ def plan_confirmation(
     queue = verifications_of(whole)
     with initialisation_lock(opened[0].database.address):
         still_asked()
+        queue.add(taken_over(whole, queue.runs()))
         again = queue.add(missing_runs(whole, queue.runs()))
         found = _freeze_all(opened, reference, seeds)
         if again:
@@ -354,10 +427,8 @@ def plan_confirmation(
         if reference is None and all(each.plan.recommended is None for each in found.frozen):
             seeds = min(seeds, LEAST_RUNS)  # the defaults run a few times, for the record
         members = [*found.frozen, *_only_default(reference, found.frozen)]
-        searches = sorted({each.study.membership.search for each in members})
         looks = looks_of(seeds)
-        first = looks[0]
-        drawn = new_seeds(whole, first * len(searches))
+        drawn = new_seeds(whole, looks[0])
         plan: dict[str, Any] = {
             "kind": CONFIRMATION,
             "confirms": {each.study.name: each.plan.model_dump() for each in found.frozen},
@@ -367,27 +438,22 @@ def plan_confirmation(
             "looks": looks,
             "top": max(len(each.plan.trials()) for each in found.frozen),
         }
-        of_search = {
-            number: drawn[index * first : (index + 1) * first]
-            for index, number in enumerate(searches)
-        }
-        blocks = [_block(members, of_search, nth) for nth in range(first)]
+        blocks = [_block(members, seed) for seed in drawn]
         added = add_session(queue, blocks, plan)
     return Planned(again + added, tuple(found.missing), tuple(found.notes))
 
 
-def _block(members: Sequence[_Frozen], seeds: Mapping[int, Sequence[int]], nth: int) -> list[Turn]:
-    """Every configuration once, each on the `nth` of the seeds of its number of a search."""
-    return [
-        Turn(
-            each.study.study_id,
-            number,
-            each.params[number],
-            seeds[each.study.membership.search][nth],
-        )
-        for each in members
-        for number in each.plan.trials()
-    ]
+def _block(members: Sequence[_Frozen], seed: int) -> list[Turn]:
+    """Every configuration once, the default once for all searches of a group."""
+    turns: list[Turn] = []
+    groups: set[str] = set()
+    for each in sorted(members, key=lambda one: one.study.membership.search):
+        mine = each.plan.trials()
+        if each.study.membership.group in groups:
+            mine.remove(each.plan.default)
+        groups.add(each.study.membership.group)
+        turns += [Turn(each.study.study_id, n, each.params[n], seed) for n in mine]
+    return turns
 
 
 def each_once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:

@@ -14,7 +14,7 @@ from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import values_of
 from tuner.spec.pareto import Point
 from tuner.storage.queue.verifications import VerificationRun
-from tuner.study.results import TrialRecord, is_cut, is_miss
+from tuner.study.results import TrialRecord, is_miss
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from
 
@@ -68,7 +68,7 @@ def default_of(study: StudySnapshot) -> int | None:
     """
     there = _trials_of_default(study)
     converged = (trial.number for trial in there if trial.converged)
-    cut = (trial.number for trial in there if _is_cut(trial))
+    cut = (trial.number for trial in there if trial.recorded.is_cut)
     return next(converged, next(cut, None))
 
 
@@ -80,7 +80,9 @@ def default_is_cut(study: StudySnapshot) -> bool:
     (docs/decisions/0005).
     """
     there = _trials_of_default(study)
-    return any(map(_is_cut, there)) and not any(trial.converged for trial in there)
+    return any(each.recorded.is_cut for each in there) and not any(
+        trial.converged for trial in there
+    )
 
 
 def default_cut_at(study: StudySnapshot) -> int | None:
@@ -90,11 +92,6 @@ def default_cut_at(study: StudySnapshot) -> int | None:
 
 def _trials_of_default(study: StudySnapshot) -> list[TrialRecord]:
     return [each for c in study.results.configurations if c.is_default for each in c.each_trial]
-
-
-def _is_cut(trial: TrialRecord) -> bool:
-    """Whether the limit cut off its training; of several seeds, one of them."""
-    return any(is_cut(recorded) for recorded in _each_seed(trial))
 
 
 def converged_configurations(study: StudySnapshot, runs: Sequence[Run]) -> int:
@@ -117,7 +114,7 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     where: dict[int, tuple[float, ...]] = {}
     cut_off = default_of(study) if default_is_cut(study) else None
     trials = () if cut_off is None else _trials_of_default(study)
-    cut_trials = {trial.number for trial in trials if _is_cut(trial)}
+    cut_trials = {trial.number for trial in trials if trial.recorded.is_cut}
     for record in study.results.complete:
         cut = record.number in cut_trials
         if record.converged or cut:
@@ -142,20 +139,13 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
 
 def _counts(recorded: Recorded, *, cut: bool) -> bool:
     """Whether a training is a run of its configuration; `cut`: of a default that is cut off."""
-    return bool(recorded.converged) or (cut and is_cut(recorded))
-
-
-def _each_seed(record: TrialRecord) -> list[Recorded]:
-    """What was recorded of each of a trial's seeds; of a trial with one its own."""
-    if record.recorded.runs:
-        return [Recorded.from_flat(each) for each in record.recorded.runs]
-    return [record.recorded]
+    return bool(recorded.converged) or (cut and recorded.is_cut)
 
 
 def _trainings_of(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
     """Those of each of a trial's seeds; of a trial with one its own, with the trial's values."""
     if record.recorded.runs:
-        return [(each, values_of(each, objectives)) for each in _each_seed(record)]
+        return [(each, values_of(each, objectives)) for each in record.recorded.each_seed]
     return [(record.recorded, record.values)]
 
 

@@ -31,34 +31,22 @@ def picks(results: StudyResults, front: Front) -> dict[str, int]:
 
 
 def picks_of(study: StudySnapshot) -> dict[str, int]:
-    """`default`, and the `time`, `knee` and `mql`
-    of the front that was verified, as trial numbers.
-    """
-    return picks_judged(study.results, study.runs, study.name)
-
-
-def picks_judged(
-    results: StudyResults, runs: Sequence[VerificationRun], study: str
-) -> dict[str, int]:
-    """The trials that speak for a study in a verdict,
-    by its verification `runs` in the order of their plan.
+    """The trials that speak for a study in a verdict: `default`, and `time`, `knee` and `mql`.
 
     Where the last plan chose by what all runs expect, those that it chose; else those of the front
     as it is.
     """
-    return picks_expected(results, runs, study) or picks(results, front_of_runs(results))
+    return picks_expected(study) or picks(study.results, front_of_runs(study.results))
 
 
-def picks_expected(
-    results: StudyResults, runs: Sequence[VerificationRun], study: str
-) -> dict[str, int]:
+def picks_expected(study: StudySnapshot) -> dict[str, int]:
     """What the last plan chose from the study's expected front.
 
     Empty where it chose from single runs, and where the study has got other limits since, which one
     of these breaks.
     """
-    noted = _noted(runs, study)
-    eligible = {number for each in results.eligible for number in each.numbers}
+    noted = _noted(study.runs, study.name)
+    eligible = {number for each in study.results.eligible for number in each.numbers}
     kept = all(number in eligible for pick, number in noted.items() if pick != "default")
     return noted if kept else {}
 

@@ -14,9 +14,8 @@ from tuner.spec.pareto import Point
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import TEST, Confirmation, Test, confirmation_of
 from tuner.verdict.confirmation_plan import LEAST_CHANCE
-from tuner.verdict.known_runs import converged_configurations, runs_of
 from tuner.verdict.recommendation import in_words, limit_in_words, percent, too_few_runs
-from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
+from tuner.verdict.runs_model import Estimate
 from tuner.verdict.same_quality import Answer
 from tuner.verdict.stats.intervals import LEAST_RUNS
 
@@ -34,8 +33,6 @@ LAST_BLOCK_KEPT = (
     "those of confirmations, and what is claimed by them, are of the last block alone"
 )
 """Of a study that keeps that block."""
-
-ABOUT_TEST_SPLIT = (CHOSEN_ON_TEST, LAST_BLOCK_KEPT)
 
 
 def about_test_split(definitions: Iterable[StudyDefinition]) -> list[str]:
@@ -206,15 +203,6 @@ def because_of_front(
     if expected is not None:
         said += f" Expected of it: {expected[0]:.3f} s, MQL {expected[1]:.4f}."
     return said
-
-
-def nothing_expected(study: StudySnapshot) -> str:
-    """Why nothing can be expected of a study, without a full stop."""
-    there = converged_configurations(study, runs_of(study))
-    return (
-        f"expected values take {LEAST_CONFIGURATIONS} configurations that converged, and study "
-        f"{study.name!r} has {there}"
-    )
 
 
 def because_of_answer(answer: Answer, own: Answer | None = None) -> str:

@@ -162,9 +162,6 @@ def _chosen(
     return None, model.estimate(model.trials[rows[int(np.argmax(chances[rows]))]], chances)
 
 
-# Why nothing can be recommended, in words that say what to do.
-
-
 # What is expected of a configuration, and how surely, in words.
 
 
@@ -227,6 +224,15 @@ def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
             "front: --pick knee, or name another study's default: --against"
         )
     return None
+
+
+def nothing_expected(study: StudySnapshot) -> str:
+    """Why nothing can be expected of a study, without a full stop."""
+    there = converged_configurations(study, runs_of(study))
+    return (
+        f"expected values take {LEAST_CONFIGURATIONS} configurations that converged, and study "
+        f"{study.name!r} has {there}"
+    )
 
 
 def nothing_within(

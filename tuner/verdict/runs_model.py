@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tuner.config import Choice
 from tuner.search.gaussian_process import one_thread
 from tuner.search.next_run_model import Belief, Repeated, asked_of, believed
+from tuner.search.past_runs import SHORTEST
 from tuner.spec.margin import TOO_MUCH, Question, levels_of, looks_of
 from tuner.spec.objectives import values_of
 from tuner.spec.pareto import Point, front_indices
-from tuner.spec.space import SearchSpace
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.known_runs import Run, candidates_of
@@ -33,9 +32,6 @@ FENCE = 1 + TOO_MUCH
 default."""
 LEAST_CONFIGURATIONS = 12
 """Of fewer, neighbours say nothing of each other."""
-
-_SHORTEST = -2.0
-"""Beyond e to this power of the default's length, a shorter training is as noisy as that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +133,8 @@ class RunsModel:
             ValueError: the default configuration is not among the runs.
         """
         over, variance = self.over_default()
-        from scipy.special import ndtr  # here: who only watches a launch does not wait for it
-
         room = math.log1p(margin) - over
-        chance: Array = ndtr(room / np.sqrt(np.maximum(variance, 1e-18)))
+        chance = _normal(room / np.sqrt(np.maximum(variance, 1e-18)))
         chance[self.row_of_default()] = 1.0 if margin >= 0 else 0.0
         return chance
 
@@ -152,11 +146,9 @@ class RunsModel:
             ValueError: the default configuration is not among the runs.
         """
         over, variance = self.over_default()
-        from scipy.special import ndtr  # here: who only watches a launch does not wait for it
-
         last = levels_of(looks_of(seeds), Question.MARGIN)[-1]
         error, needed = asked_of(self._mql.noise, self._noise_of_default(), seeds, last)
-        chance: Array = ndtr((math.log1p(margin) - over - needed) / np.sqrt(error + variance))
+        chance = _normal((math.log1p(margin) - over - needed) / np.sqrt(error + variance))
         chance[self.row_of_default()] = 0.0
         return chance
 
@@ -204,10 +196,7 @@ class RunsModel:
         of `error`.
         """
         variance = np.diag(self._mql.covariance) + error**2
-        from scipy.special import ndtr  # here: who only watches a launch does not wait for it
-
-        chance: Array = ndtr((math.log(level) - self._mql.mean) / np.sqrt(variance))
-        return chance
+        return _normal((math.log(level) - self._mql.mean) / np.sqrt(variance))
 
     def estimate(self, trial: int, chances: Array) -> Estimate:
         """What is said of the configuration of a trial, with its chance out of `chances`."""
@@ -253,6 +242,14 @@ class RunsModel:
         return np.array([candidates is None or trial in candidates for trial in self.trials])
 
 
+def _normal(x: Array) -> Array:
+    """Of a standard normal figure: how surely it is below."""
+    from scipy.special import ndtr  # here: who only watches a launch does not wait for it
+
+    below: Array = ndtr(x)
+    return below
+
+
 def _repeated(where: Array, figures: Sequence[Array], length: Array) -> Repeated:
     means = np.array([float(of_one.mean()) for of_one in figures])
     squares = [((of_one - mean) ** 2).sum() for of_one, mean in zip(figures, means, strict=True)]
@@ -286,7 +283,7 @@ def _lengths(runs: Sequence[Sequence[Run]], times: Sequence[Array], default: int
         lengths = [of_one.mean() for of_one in times]
     found = np.array(lengths, dtype=float)
     usual = float(np.median(found)) if default is None else float(found[default])
-    return np.clip(found - usual, _SHORTEST, 0.0)
+    return np.clip(found - usual, SHORTEST, 0.0)
 
 
 @one_thread()
@@ -299,11 +296,7 @@ def _drawn(belief: Belief, random: np.random.Generator, count: int) -> Array:
     return drawn
 
 
-# Two fronts of one study: of its single runs, and of what its trials say together.
-
-
-LEAST_TRIALS = 30
-"""Of fewer, neighbours are too far apart to say much: the front of single runs stands."""
+# The front of a study by one of three kinds of values: of single runs, expected, or verified.
 
 
 class Front(NamedTuple):
@@ -315,51 +308,10 @@ class Front(NamedTuple):
     points: tuple[Point, ...]
 
 
-def front_of(results: StudyResults, space: SearchSpace, choice: Choice) -> Front:
-    """The front of single runs, or the expected one, where there are enough trials for it."""
-    if choice is Choice.EXPECTED:
-        eligible = [trial for trial in results.eligible if trial.values]
-        if (expected := expected_points(eligible, space)) is not None:
-            chosen = front_indices(expected)
-            return Front(tuple(eligible[i] for i in chosen), tuple(expected[i] for i in chosen))
-    return front_of_runs(results)
-
-
 def front_of_runs(results: StudyResults) -> Front:
     """The study's front as the search saw it."""
     trials = tuple(trial for trial in results.front if trial.values)
     return Front(trials, tuple(trial.values for trial in trials if trial.values))
-
-
-def says_enough(trials: Sequence[TrialRecord]) -> bool:
-    """Whether something can be expected of trials with values:
-    there are enough, and all values have logarithms.
-    """
-    return len(trials) >= LEAST_TRIALS and all(
-        min(trial.values) > 0 for trial in trials if trial.values
-    )
-
-
-def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[Point] | None:
-    """What all others expect of each trial, seconds and MQL,
-    in their order; None where they do not say enough.
-
-    Args:
-        trials: with values, such as those that may stand on a study's front.
-        space: of their study.
-    """
-    if not says_enough(trials):
-        return None
-    where = np.array([space.shares(trial.params) for trial in trials])
-    values = np.log(np.array([trial.values for trial in trials]))
-    from tuner.search.gaussian_process import GaussianProcess  # scipy: most readers go without
-
-    with one_thread():
-        seconds, mql = (np.exp(GaussianProcess(where, column).left_out()) for column in values.T)
-    return [(float(s), float(m)) for s, m in zip(seconds, mql, strict=True)]
-
-
-# The front of a study by one of three kinds of values: of single runs, expected, or verified.
 
 
 def expected_front(study: StudySnapshot, model: RunsModel) -> Front:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,9 @@ from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.picks import choosing, note_picks, picks
-from tuner.verdict.recommendation import why_none
+from tuner.verdict.recommendation import model_of, nothing_expected, why_none
 from tuner.verdict.round_allowances import ALLOWANCE, KNOWN, worth_verifying
-from tuner.verdict.runs_model import LEAST_TRIALS, Front, front_of, says_enough
+from tuner.verdict.runs_model import Front, expected_front, front_of_runs
 from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.verified import verifications_of, verified_in
 
@@ -287,12 +287,14 @@ def _choose(opened: Sequence[OpenStudy], top: int, choice: Choice) -> _Chosen:
         if choice is Choice.RECOMMENDED:
             _choose_round(each, top, chosen)
             continue
+        front = front_of_runs(results)
         if choice is Choice.EXPECTED:
-            if says_enough(results.eligible):
+            now = snapshot(each)
+            if (expected := front_of_search(now)) is not None:
+                front = expected
                 chosen.expected.add(each.name)
             else:
-                chosen.notes.append(_says_too_little(each.name, results))
-        front = front_of(results, each.definition.space, choice)
+                chosen.notes.append(f"{nothing_expected(now)}; the front of single runs stands")
         chosen.trials[each.name] = configurations(results, top, front)
         chosen.picks[each.name] = picks(results, front)
     return chosen
@@ -305,12 +307,21 @@ def _choose_round(study: OpenStudy, top: int, chosen: _Chosen) -> None:
     if found is None:
         chosen.missing.append(f"{study.name}: {why_none(now)}")
     elif found:
-        front = front_of(now.results, now.definition.space, Choice.EXPECTED)
+        front = front_of_search(now) or front_of_runs(now.results)
         picked = picks(now.results, front)
         chosen.trials[study.name] = _with_knee(now, found, picked.get("knee"))
         chosen.picks[study.name] = picked
         chosen.expected.add(study.name)
         chosen.known[now.name] = now.finished
+
+
+def front_of_search(study: StudySnapshot) -> Front | None:
+    """The front that the search's own runs expect, whatever was verified since: who plans again
+    chooses the same. None where they are too few.
+    """
+    alone = replace(study, read_runs=tuple)
+    model = model_of(alone)
+    return None if model is None else expected_front(alone, model)
 
 
 def _with_knee(
@@ -359,17 +370,6 @@ def _no_front(results: StudyResults) -> str:
     if not finished:
         return "no finished trial"
     return f"none of {finished} finished trial{'s' if finished > 1 else ''} converged"
-
-
-def _says_too_little(study: str, results: StudyResults) -> str:
-    there = len(results.eligible)
-    why = (
-        f"--choose expected takes {LEAST_TRIALS} trials that may stand on the front, and there are "
-        f"{there}"
-        if there < LEAST_TRIALS
-        else "--choose expected takes logarithms, and a value is 0"
-    )
-    return f"{study}: {why}; the front of single runs stands"
 
 
 def refuse_unlike(

@@ -22,15 +22,9 @@ from tuner.storage.queue.verifications import (
     is_confirmation,
 )
 from tuner.study.open import OpenStudy
-from tuner.study.results import StudyResults, TrialRecord, is_cut
+from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.stats.intervals import (
-    LEAST_RUNS,
-    Interval,
-    Sample,
-    median_interval,
-    sample_name,
-)
+from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, median_interval
 
 # The verification runs of several studies as one queue.
 
@@ -55,6 +49,19 @@ def limits_of(opened: Sequence[OpenStudy]) -> Mapping[int, GpuHours]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The figures of one configuration by the seeds of its runs, of which `misses` have none.
+
+    Of a contaminated timing `mql` alone has one.
+    """
+
+    seconds: Mapping[int, float]
+    mql: Mapping[int, float]
+    runs: int
+    misses: int
+
+
 @dataclass(frozen=True, slots=True)
 class Verified:
     """The verification runs of one configuration:
@@ -72,10 +79,6 @@ class Verified:
     planned: int
     to_its_limit: bool = False
     """A default that the study's limit of epochs cuts off: a run that it ended counts, too."""
-
-    @property
-    def name(self) -> str:
-        return sample_name(self.study, self.trial_number)
 
     def values(self, run: VerificationRun) -> tuple[float, ...] | None:
         """(seconds, test MQL) of a run that counts; None of a miss."""
@@ -157,7 +160,6 @@ class Verified:
         """For comparison with others."""
         pairs = [(run, self.values(run)) for run in self.runs]
         return Sample(
-            name=self.name,
             seconds={r.seed: v[0] for r, v in pairs if v and not _recorded(r).contaminated},
             mql={run.seed: values[1] for run, values in pairs if values},
             runs=len(self.runs),
@@ -208,33 +210,21 @@ class Verified:
         }
 
 
-def read_verified(opened: OpenStudy) -> tuple[Verified, ...]:
-    """All configurations of a study with verification runs, by trial number."""
-    return group_runs(
-        opened.name, verifications_of([opened]).runs(), device_model=opened.device_model()
-    )
-
-
 def verified_in(study: StudySnapshot) -> dict[int, Verified]:
-    """A study's configurations with verification runs, by trial number."""
-    found = group_runs(study.name, study.runs, device_model=study.device_model)
-    return {each.trial_number: each for each in found}
-
-
-def group_runs(
-    study: str, runs: Iterable[VerificationRun], *, device_model: str | None
-) -> tuple[Verified, ...]:
-    """The runs of one study as configurations, but for those of confirmations: what is told by
-    these stands apart. Runs on another device model than the study's are left out.
+    """A study's configurations with verification runs, by trial number; without those of
+    confirmations: what is told by these stands apart.
     """
-    kept = (run for run in runs if not is_confirmation(run.plan))
-    return as_configurations(study, kept, device_model=device_model)
+    kept = (run for run in study.runs if not is_confirmation(run.plan))
+    found = as_configurations(study.name, kept, device_model=study.device_model)
+    return {each.trial_number: each for each in found}
 
 
 def as_configurations(
     study: str, runs: Iterable[VerificationRun], *, device_model: str | None
 ) -> tuple[Verified, ...]:
-    """All of these runs of one study as configurations, by trial number."""
+    """All of these runs of one study as configurations, by trial number; those on another device
+    model than the study's are left out.
+    """
     by_trial: dict[int, list[VerificationRun]] = {}
     for run in runs:
         if run.state != "skipped":
@@ -250,11 +240,6 @@ def as_configurations(
         )
         for number, mine in sorted(by_trial.items())
     )
-
-
-def runs_of_trial(opened: OpenStudy, trial_number: int) -> Verified | None:
-    """One trial's configuration on fresh seeds; None where it has no run."""
-    return next((each for each in read_verified(opened) if each.trial_number == trial_number), None)
 
 
 def progress(runs: Iterable[VerificationRun]) -> dict[str, int]:
@@ -280,7 +265,7 @@ def values_in(run: VerificationRun, *, to_its_limit: bool = False) -> tuple[floa
     result = run.result
     if result is None or result.state != TrialState.COMPLETE:
         return None
-    if not result.recorded.converged and not (to_its_limit and is_cut(result.recorded)):
+    if not result.recorded.converged and not (to_its_limit and result.recorded.is_cut):
         return None
     assert result.values is not None, "a complete run has values"
     mql = result.recorded.test_mql

@@ -89,11 +89,7 @@ def _used(study: StudySnapshot, what: Callable[[Recorded], str | None]) -> str:
 def _front(study: StudySnapshot) -> str:
     if not choosing(study.runs):
         return ""
-    return (
-        "the expected one"
-        if picks_expected(study.results, study.runs, study.name)
-        else "that of single runs"
-    )
+    return "the expected one" if picks_expected(study) else "that of single runs"
 
 
 def _sessions(study: StudySnapshot) -> str:

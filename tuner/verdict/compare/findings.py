@@ -1,6 +1,4 @@
-"""What can be said of studies: rows of a table,
-answers with their sentences, and what is missing for more.
-"""
+"""What can be said of studies: rows of a table, sentences, and what is missing for more."""
 
 from __future__ import annotations
 
@@ -14,10 +12,8 @@ import numpy as np
 from tuner.files.plain import in_json
 from tuner.spec.objectives import axis_title
 from tuner.spec.pareto import Point, hypervolume, reference_point
-from tuner.study.results import baselines_of, in_words, loses
+from tuner.study.baselines import told_all, worth
 from tuner.study.snapshot import StudySnapshot, names_by_group
-from tuner.verdict.compare.answers import KNEES, Answer, answer_all, resolution
-from tuner.verdict.compare.answers import levels as levels_of_intervals
 from tuner.verdict.compare.between import AnotherSearch, Standing, another_search_of, standings
 from tuner.verdict.compare.fairness import differences, refuse_different_data
 from tuner.verdict.compare.registered import (
@@ -26,19 +22,16 @@ from tuner.verdict.compare.registered import (
     registered_levels,
 )
 from tuner.verdict.compare.rows import Row, rows_of
-from tuner.verdict.compare.short_answer import short_answer
+from tuner.verdict.compare.short_answer import hoped, short_answer
 from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.picks import picks_of
 from tuner.verdict.reasons import about_test_split, confirmed_sentence
 from tuner.verdict.stats.intervals import (
-    BETWEEN,
     LEAST_RUNS,
-    WITHIN,
     Interval,
     percentile_interval,
     resampled_medians,
-    sample_name,
 )
 from tuner.verdict.verified import Verified, verified_in
 
@@ -169,32 +162,32 @@ TEST = "test_mql"
 
 
 def without_network(studies: Sequence[StudySnapshot], rows: Sequence[Row]) -> tuple[str, ...]:
-    """Sentences: which configurations of a report lose to a baseline, these first, and what the
+    """Sentences: whether the configurations of a report are worth their training, and what the
     baselines come to; nothing where no study recorded any. The studies are of the same data.
     """
-    by_error: dict[str, dict[str, float]] = {}
-    for error in (TEST, "val_mql"):
-        known = (baselines_of(study.results.records, error) for study in studies)
-        if (found := next(filter(None, known), None)) and any(r.mql_is == error for r in rows):
-            by_error[error] = found
+    by_name = {study.name: study.results for study in studies}
+    scored = next(filter(None, (each.baselines for each in by_name.values())), ())
     sentences: list[str] = []
     for row in rows:
-        figure = row.figures.get(TEST)
+        results, figure = by_name[row.study], row.figures.get(TEST)
         mql = figure.estimate if isinstance(figure, Interval) else figure
+        record = results.configuration_of(row.trial)
+        same = record is not None and row.mql_is == results.objectives[1]
+        runs = (record.recorded.mql_runs or ()) if same and record else ()
         whose = f"{row.variant}, {row.hyperparameters},"
-        baselines = by_error.get(row.mql_is, {})
-        if mql is not None and (said := loses(mql, baselines, whose, error=row.mql_is)):
-            sentences.append(said)
-    for error, baselines in by_error.items():
-        each = [f"{in_words(name)} {mql:.4g}" for name, mql in baselines.items()]
-        sentences.append(f"On the same windows, {axis_title(error)}: {', '.join(each)}")
+        if found := worth(mql, runs, scored, whose, error=row.mql_is):
+            sentences.append(found.sentence)
+    for error in dict.fromkeys(row.mql_is for row in rows if scored):
+        told = ", ".join(told_all(scored, error))
+        sentences.append(f"On the same windows, {axis_title(error)}: {told}")
     return tuple(sentences)
 
 
-SECONDARY = (
-    "A point of a front against its default is secondary: it is not what is recommended, and "
-    "mostly of another quality"
+POINTS = (
+    "No claim follows from the figures of single points of a front: tuner verify --confirm tests "
+    "what is recommended against its default, and variants are compared by whole searches"
 )
+"""Of retuned rows that no confirmation chose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +199,9 @@ class Report:
     studies: tuple[StudySnapshot, ...]
     answer: tuple[str, ...]
     """What it comes to, in sentences."""
+    hoped: tuple[str, ...]
+    """What somebody hoped who rewrote a layer, and whether it is so."""
     rows: tuple[Row, ...]
-    answers: tuple[Answer, ...]
     volumes: tuple[Volume, ...]
     reference: Point | None
     registered: tuple[RegisteredLevel, ...]
@@ -218,8 +212,6 @@ class Report:
     """What forecasts without a network come to, those first that do as well."""
     notes: tuple[str, ...]
     """What to know to read the rest."""
-    resolution: str
-    intervals: str
     fairness: tuple[str, ...]
     missing: tuple[str, ...]
 
@@ -233,15 +225,13 @@ class Report:
         """The JSON document of `tuner compare --json`."""
         groups = names_by_group(self.studies).items()
         plain = in_json(self, "task", "pick", "rows", "reference", "confirmed", "another_search")
-        said = ("without_network", "notes", "resolution", "intervals", "fairness", "missing")
         return {
-            "answer": {"sentences": self.answer},
+            "answer": {"sentences": self.answer, "hoped": self.hoped},
             **plain,
             "groups": [{"name": name, "studies": names} for name, names in groups],
-            **in_json(self, comparisons="answers", hypervolume="volumes"),
-            **in_json(self, registered_levels="registered"),
+            **in_json(self, hypervolume="volumes", registered_levels="registered"),
             "between_variants": [each.as_dict() for each in self.between],
-            **in_json(self, *said),
+            **in_json(self, "without_network", "notes", "fairness", "missing"),
         }
 
 
@@ -254,8 +244,8 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
     Every study is represented by its default configuration and by the one that `pick` names on the
     front of its search: chosen by the search, judged by fresh seeds. Without a `pick` that is the
     knee, and in the table it is what a study's confirmation tested, where it has one. Searches of
-    one variant stand together, by their numbers. Only questions whose configurations are all
-    verified, as planned, get an answer; for the others the report says what is missing.
+    one variant stand together, by their numbers. For what is not verified as planned the report
+    says what is missing.
 
     Raises:
         UsageError: the studies are on different data.
@@ -269,8 +259,6 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
     over = {each.study: each for each in ended}
     shown = over if pick is None else {}
     called, pick = pick or (CONFIRMED if shown else KNEE), pick or KNEE
-    ready, missing = _ready(studies, chosen, pick, over)
-    answers, refusals = answer_all(studies, chosen, ready, pick)
     volumes, reference = volumes_of(studies)
     registered = registered_levels(groups)
     names, another = names_of_groups(studies), another_search_of(groups)
@@ -281,8 +269,8 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
         pick=called,
         studies=tuple(studies),
         answer=short_answer(groups, names, between, another),
+        hoped=tuple(hoped(groups, names, between)),
         rows=rows,
-        answers=answers,
         volumes=tuple(volumes),
         reference=reference,
         registered=registered,
@@ -290,44 +278,38 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
         confirmed=confirmed,
         another_search=another,
         without_network=without_network(studies, rows),
-        notes=tuple(_notes(studies, answers, confirmed)),
-        resolution=resolution(
-            a.comparison for a in answers if a.comparison.question.family == WITHIN
-        ),
-        intervals=levels_of_intervals(answer.comparison for answer in answers),
+        notes=tuple(_notes(studies, rows, shown, confirmed=bool(confirmed))),
         fairness=tuple(differences(studies)),
-        missing=(*missing, *refusals),
+        missing=tuple(_missing(studies, chosen, pick, over)),
     )
 
 
 def _notes(
-    studies: Sequence[StudySnapshot], answers: Sequence[Answer], confirmed: Sequence[Confirmed]
+    studies: Sequence[StudySnapshot],
+    rows: Sequence[Row],
+    shown: Container[str],
+    *,
+    confirmed: bool,
 ) -> list[str]:
-    lines = []
-    families = {answer.comparison.question.family for answer in answers}
-    if BETWEEN in families:
-        lines.append(f"{KNEES[:1].upper()}{KNEES[1:]}")
-    if WITHIN in families:
-        lines.append(SECONDARY)
-    if confirmed or answers:
-        lines += about_test_split(study.definition for study in studies)
-    return lines
+    """`shown` are the studies whose rows are those of their confirmation."""
+    verified = [row for row in rows if row.verified]
+    points = any(row.study not in shown and row.hyperparameters != DEFAULT for row in verified)
+    about_split = about_test_split(study.definition for study in studies)
+    return [POINTS] * points + (about_split if verified or confirmed else [])
 
 
-# -- what is ready, and what is missing ------------------------------------------------------------
+# -- what is missing -------------------------------------------------------------------------------
 
 
-def _ready(
+def _missing(
     studies: Sequence[StudySnapshot],
     chosen: Mapping[str, Mapping[str, int]],
     pick: str,
     confirmed: Container[str],
-) -> tuple[dict[str, Verified], list[str]]:
-    """Fully verified configurations by their sample's name, and one line for each thing that is
-    missing. Where a study is `confirmed`, that answers for it: points of its front may be verified
-    beside, and are not missed.
+) -> list[str]:
+    """One line for each thing. Where a study is `confirmed`, that answers for it: points of its
+    front may be verified beside, and are not missed.
     """
-    ready: dict[str, Verified] = {}
     missing: list[str] = []
     for study in studies:
         name, picked = study.name, chosen[study.name]
@@ -343,12 +325,8 @@ def _ready(
                 continue
             found = verified_in(study).get(picked[role])
             why = _unready(found, role)
-            if found is None and name in confirmed:
-                continue
-            if why:
+            if why and (found is not None or name not in confirmed):
                 missing.append(f"{name}: its {role} configuration (trial {picked[role]}) {why}")
-            else:
-                ready[sample_name(name, picked[role])] = verified_in(study)[picked[role]]
     if len(studies) < 2:  # noqa: PLR2004 - a comparison needs two
         missing.append("one study alone: name a second one to compare it with")
     elif len({study.membership.group for study in studies}) < 2:  # noqa: PLR2004 - so do groups
@@ -356,7 +334,7 @@ def _ready(
             "searches of one variant alone: they are not held against each other; name another "
             "variant to compare it with"
         )
-    return ready, list(dict.fromkeys(missing))
+    return list(dict.fromkeys(missing))
 
 
 def _unready(verified: Verified | None, role: str) -> str:

@@ -30,14 +30,11 @@ from tuner.verdict.confirmation import (
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.recommendation import model_of, recommend_at
 from tuner.verdict.runs_model import RunsModel
-from tuner.verdict.stats.intervals import (
-    LEAST_RUNS,
-)
+from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.verified import Verified
 
-TEST = "test"
-"""The split whose MQL a verdict is about."""
-SEARCHED_ON_TEST = (TEST, MqlSplit.ORIGINS)
+SEARCHED_ON_TEST = (MqlSplit.TEST, MqlSplit.ORIGINS)
+"""The splits whose MQL a verdict is about."""
 OF_MEDIAN = math.sqrt(math.pi / 2)
 """By how much the standard error of a median of many normal figures is above that of their mean."""
 
@@ -58,11 +55,14 @@ class SearchTime:
     promised: float | None = None
     """Where it does not reach the level: the lowest MQL that all its runs together promise of what
     may be recommended. Runs that were cut off promise nothing."""
+    given_up_after: int | None = None
+    """After so many trainings it looked no further, as none of them promised to reach it."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
             **in_json(self, "study", "trial", "how", "confirmed", wall_clock_s="seconds"),
             "test_mql_promised": self.promised,
+            "given_up_after": self.given_up_after,
             "unknown_because": self.why_unknown or None,
         }
 
@@ -164,7 +164,7 @@ def _time(
     of_level = there is not None and there.last_block == level.last_block
     if there is not None and there.complete and of_level:
         found = _confirmed_time(study, there, level)
-        return _promising(found, study, models) if found.how == "not reached" else found
+        return _promising(found, study, level, models) if found.how == "not reached" else found
     if level.last_block:
         return _unknown(study, "the level is of the last block, which only a confirmation opens")
     if study.definition.mql_split not in SEARCHED_ON_TEST:
@@ -175,7 +175,7 @@ def _time(
     best = recommend_at(model, level.mql, error=level.error, candidates=candidates_of(study))
     if best.chosen is None:
         found = SearchTime(study=study.name, seconds=None, how="not reached", confirmed=False)
-        return _promising(found, study, models)
+        return _promising(found, study, level, models)
     own = best.default is not None and best.default.trial == best.chosen.trial
     return SearchTime(
         study=study.name,
@@ -193,14 +193,30 @@ def _model(study: StudySnapshot, models: dict[str, RunsModel | None]) -> RunsMod
 
 
 def _promising(
-    found: SearchTime, study: StudySnapshot, models: dict[str, RunsModel | None]
+    found: SearchTime,
+    study: StudySnapshot,
+    level: RegisteredLevel,
+    models: dict[str, RunsModel | None],
 ) -> SearchTime:
-    """With what the search promises."""
+    """With what the search promises, and when it looked no further."""
+    if study.policy.against == level.group:
+        found = dataclasses.replace(found, given_up_after=given_up_after(study))
     model = _model(study, models)
     may = model.among(candidates_of(study)) if model is not None else np.zeros(0, dtype=bool)
     if model is None or not may.any():
         return found
     return dataclasses.replace(found, promised=float(model.mql[may].min()))
+
+
+def given_up_after(study: StudySnapshot) -> int | None:
+    """How many trials there were before those of which none looked for the level any more."""
+    after = None
+    for record in study.results.records:
+        if record.recorded.for_anothers:
+            after = None
+        elif record.recorded.for_anothers is False and after is None:
+            after = record.number
+    return after
 
 
 def _unknown(study: StudySnapshot, why: str) -> SearchTime:

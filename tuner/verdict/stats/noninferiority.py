@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tuner.spec.margin import LEVEL
-from tuner.verdict.stats.intervals import CONFIDENCE, LEAST_RUNS, Interval, t_beyond
+from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, mean_interval
 
 Array = np.ndarray[Any, Any]
 
@@ -68,7 +68,7 @@ def no_worse(
         margin: how much worse still counts as no worse, relative.
         level: the chance of a wrong claim.
     """
-    x, y = _shared(a, b)
+    x, y = shared(a, b)
     if len(x) < LEAST_RUNS or not (np.isfinite(x) & np.isfinite(y)).all() or not y.mean() > 0:
         return None
     return NoWorse(
@@ -96,19 +96,18 @@ def p_apart(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
         return 1.0
     variance, third, squares = 0.0, 0.0, 0.0
     for sign, values in ((1, x), (-1, y)):
-        n, off = len(values), values - values.mean()
-        part = float((off**2).sum()) / (n - 1) / n
-        variance += part
-        squares += part**2 / (n - 1)
-        third += sign * float((off**3).sum()) / ((n - 1) * (n - 2)) / n
+        of_mean, third_of_mean = _moments(values)
+        variance += of_mean
+        squares += of_mean**2 / (len(values) - 1)
+        third += sign * third_of_mean
     rounding, lead = _ROUNDING * float(np.abs(both).max()), float(x.mean() - y.mean())
     degrees = variance**2 / squares if squares else 1.0
     return _freed_of_skewness(lead, variance, third, degrees, rounding)
 
 
-def misses_more(a: tuple[int, int], b: tuple[int, int]) -> bool:
+def misses_more(a: tuple[int, int], b: tuple[int, int], *, one_in: int = 20) -> bool:
     """Whether a surely misses more often than b, of which each is misses and runs: Fisher's exact
-    test, one-sided, 5 %. A single run that failed says nothing of a configuration.
+    test, one-sided, wrong once in so many. A single failure says nothing of a configuration.
 
     >>> from tuner.verdict.stats.noninferiority import misses_more
     >>> [misses_more((misses, 90), (0, 90)) for misses in (1, 4, 5)]
@@ -117,7 +116,7 @@ def misses_more(a: tuple[int, int], b: tuple[int, int]) -> bool:
     misses = a[0] + b[0]
     as_many = range(a[0], min(a[1], misses) + 1)
     ways = sum(math.comb(a[1], n) * math.comb(b[1], misses - n) for n in as_many)
-    return 20 * ways < math.comb(a[1] + b[1], misses)  # no float holds such numbers
+    return one_in * ways < math.comb(a[1] + b[1], misses)  # no float holds such numbers
 
 
 def paired_ratio(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | None:
@@ -125,24 +124,19 @@ def paired_ratio(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | N
     its interval (t, on logarithms); None where they share too few. What is not above 0 has no
     logarithm, and is left out.
     """
-    x, y = _shared(a, b)
+    x, y = shared(a, b)
     above = (x > 0) & (y > 0)
     x, y = x[above], y[above]
-    n = len(x)
-    if n < LEAST_RUNS:
-        return None
-    logs = np.log(x) - np.log(y)
-    mean, half = float(logs.mean()), float(logs.std(ddof=1)) / math.sqrt(n)
-    half *= t_beyond((1 - CONFIDENCE) / 2, n - 1)
-    ends = (mean, mean - half, mean + half)
+    found = mean_interval(np.log(x) - np.log(y)) if len(x) >= LEAST_RUNS else None
     # Of times beyond all measure, which only a stranger writes, there is no quotient.
-    if max(map(abs, ends)) > _LARGEST_LOG:
+    if found is None or max(abs(found.low), abs(found.high)) > _LARGEST_LOG:
         return None
-    middle, low, high = map(math.exp, ends)
-    return Interval(middle, low, high, n)
+    middle, low, high = map(math.exp, (found.estimate, found.low, found.high))
+    return Interval(middle, low, high, found.runs)
 
 
-def _shared(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[Array, Array]:
+def shared(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[Array, Array]:
+    """The figures of both on the seeds that both have, in the same order."""
     seeds = sorted(a.keys() & b.keys())
     return np.array([a[seed] for seed in seeds]), np.array([b[seed] for seed in seeds])
 
@@ -150,11 +144,15 @@ def _shared(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[Array, Arra
 def p_below(differences: Array) -> float:
     """Of a mean below 0, one-sided: Student's t, freed of skewness."""
     n, mean = len(differences), float(differences.mean())
-    off = differences - mean
-    variance = float((off**2).sum()) / (n - 1) / n
-    third = float((off**3).sum()) / ((n - 1) * (n - 2)) / n
     rounding = _ROUNDING * float(np.abs(differences).max()) / math.sqrt(n)
-    return _freed_of_skewness(mean, variance, third, n - 1, rounding)
+    return _freed_of_skewness(mean, *_moments(differences), n - 1, rounding)
+
+
+def _moments(values: Array) -> tuple[float, float]:
+    """The variance of the mean of `values` (n,), and its third central moment."""
+    n, off = len(values), values - values.mean()
+    variance = float((off**2).sum()) / (n - 1) / n
+    return variance, float((off**3).sum()) / ((n - 1) * (n - 2)) / n
 
 
 def _freed_of_skewness(
