@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tuner.export.saved_model import SavedModel, load_model
     from tuner.models.registry import build_model
     from tuner.training import FitResult, evaluate, fit
+    from tuner.worker.functions.called import current_seed
+    from tuner.worker.functions.study import create_study, optimize
 
 
 _HOMES = {
@@ -33,6 +35,8 @@ _HOMES = {
     "SavedModel": "tuner.export.saved_model",
     "TrainingSettings": "tuner.config",
     "build_model": "tuner.models.registry",
+    "create_study": "tuner.worker.functions.study",
+    "current_seed": "tuner.worker.functions.called",
     "evaluate": "tuner.training",
     "fit": "tuner.training",
     "forecast_figure": "tuner.api",
@@ -40,6 +44,7 @@ _HOMES = {
     "load_data": "tuner.api",
     "load_model": "tuner.export.saved_model",
     "load_study": "tuner.api",
+    "optimize": "tuner.worker.functions.study",
 }
 
 __all__ = [
@@ -53,6 +58,8 @@ __all__ = [
     "TrainingSettings",
     "__version__",
     "build_model",
+    "create_study",
+    "current_seed",
     "evaluate",
     "fit",
     "forecast_figure",
@@ -61,6 +68,7 @@ __all__ = [
     "load_data",
     "load_model",
     "load_study",
+    "optimize",
 ]
 
 

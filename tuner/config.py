@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from tuner.files.plain import Label
+from tuner.files.plain import Label, PlainTable
 from tuner.settings import Flag, Settings
 
 # What one epoch of a training came to.
@@ -35,6 +35,8 @@ class EpochRecord:
     """What this epoch was trained with."""
     elapsed_s: float
     """`wall_clock_s` so far."""
+    gpu_busy: float | None = None
+    """The share of the time so far in which the GPU had work; known of who trains, to be told."""
 
 
 # How code that is not tuner's is named: as text, before anything is imported.
@@ -237,6 +239,8 @@ SamplerName = Literal["auto", "kg", "gp", "tpe", "nsga2", "random", "qmc"]
 """Who chooses the next configuration; `search/sampler.py` says how each is made."""
 
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
+OWN_SAMPLER = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+"""`module:Class`: a sampler of Optuna's kind, of an installed package."""
 
 
 class MqlSplit(StrEnum):
@@ -313,9 +317,6 @@ class Hyperparameters:
     """Whether they are a program's: then all of them are in `own`, and the fields hold nothing."""
     loss_weight: str | None = field(default=None, compare=False)
     """Which of `own` weighs the user's term in the training loss, and is no network's."""
-    of_training: tuple[str, ...] = OF_TRAINING
-    """Of its own, those that stand for a setting of training. In a study of before that setting
-    existed, one of its name is the network's."""
 
     def as_dict(self) -> dict[str, Value]:
         """All of them by name, the built-in ones first."""
@@ -331,7 +332,7 @@ class Hyperparameters:
     @property
     def of_network(self) -> dict[str, Value]:
         """Of its own hyperparameters, those that the network is built with."""
-        apart = (*OF_THE_TASK, *self.of_training, self.loss_weight)
+        apart = (*OF_THE_TASK, *OF_TRAINING, self.loss_weight)
         return {name: value for name, value in self.own.items() if name not in apart}
 
     @property
@@ -349,17 +350,11 @@ class Hyperparameters:
     @property
     def accumulate(self) -> int | None:
         """Batches that make up one update; None: as many as the settings of training say."""
-        mine = "accumulate" in self.of_training and not self.of_program
-        found = self.own.get("accumulate") if mine else None
+        found = None if self.of_program else self.own.get("accumulate")
         return None if found is None else int(found)
 
     @staticmethod
-    def of(
-        params: Mapping[str, Value],
-        of_training: tuple[str, ...] = OF_TRAINING,
-        *,
-        loss: LossTerm | None = None,
-    ) -> Hyperparameters:
+    def of(params: Mapping[str, Value], *, loss: LossTerm | None = None) -> Hyperparameters:
         """The typed record of a trial's true values; `loss` is what its training adds to the loss.
 
         Raises:
@@ -374,7 +369,6 @@ class Hyperparameters:
             hidden_size=None if hidden_size is None else int(hidden_size),
             own={name: value for name, value in params.items() if name not in BUILT_IN},
             loss_weight=None if loss is None else loss.hyperparameter,
-            of_training=of_training,
         )
 
     @staticmethod
@@ -395,8 +389,18 @@ def shapes_seen(shapes: ModelShapes, hyperparameters: Hyperparameters) -> ModelS
     return dataclasses.replace(shapes, input_size=hyperparameters.input_size or shapes.input_size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
+def _arguments(settings: Any) -> Any:
+    for name in settings if isinstance(settings, dict) else ():
+        if not (isinstance(name, str) and is_name(name)):
+            raise ValueError(f"{name!r} is no argument of a network; expected a Python name")
+    return settings
+
+
+NetworkSettings = Annotated[PlainTable, BeforeValidator(_arguments)]
+"""The fixed arguments of a network."""
+
+
+class Architecture(Settings):
     """Which network: a built-in name, or `package.module:Class`
     of the user's own, with its fixed settings.
 
@@ -404,8 +408,8 @@ class Architecture:
     'rmsnorm'
     """
 
-    model: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    model: NetworkName
+    settings: NetworkSettings = Field(default_factory=dict)
 
 
 class TrainingSettings(Settings):
@@ -432,7 +436,11 @@ class TrainingSettings(Settings):
     max_epochs: Annotated[
         int,
         Field(gt=0, le=MANY),
-        Flag("--max-epochs", "Epoch limit of a trial (the variant's: 200).", "N"),
+        Flag(
+            "--max-epochs",
+            "Epoch limit (the variant's: 200); a higher one goes on.",
+            "N",
+        ),
     ] = 200
     patience: Annotated[
         int,
@@ -454,33 +462,35 @@ class TrainingSettings(Settings):
     precision: Annotated[
         Precision, Flag("--precision", "Arithmetic of the matrix products (fp32).")
     ] = Precision.FP32
-    backend: Annotated[Backend, Flag("--backend", "How the mathematics is executed (auto).")] = (
-        Backend.AUTO
-    )
+    backend: Annotated[
+        Backend, Flag("--backend", "auto, eager, graph, compile or triton (auto).", "NAME")
+    ] = Backend.AUTO
     accumulate: Annotated[
         int,
-        Field(gt=0, le=MOST_ACCUMULATED),
-        Flag("--accumulate", "Batches whose gradients make up one update (the variant's: 1).", "N"),
+        Field(gt=0, le=MOST_ACCUMULATED, description="Batches whose gradients make up one update."),
+        Flag("accumulate"),
     ] = 1
     """Batches whose gradients make up one update: a mean over all their windows."""
     checkpoint_activations: Annotated[
         bool,
-        Field(strict=True),
-        Flag(
-            "--checkpoint-activations",
-            "Compute the network's blocks again for the backward pass: less memory, more time, the "
-            "same bits (the variant's: no).",
+        Field(
+            strict=True,
+            description="Compute the network's blocks again for the backward pass: less memory, "
+            "more time, the same bits.",
         ),
+        Flag("checkpoint_activations"),
     ] = False
     """Keep the inputs of the network's blocks only, and compute the rest again backward."""
     compile_mode: Annotated[
-        CompileMode, Flag("--compile-mode", "How hard --backend compile tries, on a GPU (default).")
+        CompileMode,
+        Field(description="How hard --backend compile tries, on a GPU."),
+        Flag("compile_mode"),
     ] = CompileMode.DEFAULT
     """With the backend `compile` on a GPU, and only there."""
     validate_every: Annotated[
         int,
-        Field(gt=0, le=MANY),
-        Flag("--validate-every", "Epochs from one validation to the next (the variant's: 1).", "N"),
+        Field(gt=0, le=MANY, description="Epochs from one validation to the next."),
+        Flag("validate_every"),
     ] = 1
     """Epochs from one validation to the next; after the last one there always is one."""
     restore_best_weights: Annotated[

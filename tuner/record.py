@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tuner.config import StopReason
 from tuner.files import kinds
 from tuner.files.kinds import In, Kind, Meaning, OverSeeds
 from tuner.files.plain import excerpt, harmless, harmless_data
@@ -24,8 +25,6 @@ SCORES = {
     "block_test_mql": "test_block_mql/",
     "column_test_mql": "test_mql_of/",
     "column_val_mql": "val_mql_of/",
-    "baseline_test_mql": "baseline_test_mql/",
-    "baseline_val_mql": "baseline_val_mql/",
 }
 """The fields that hold scores of parts, and how the names of these begin when flat."""
 
@@ -120,9 +119,8 @@ class Recorded:
     column_test_mql: Mapping[str, float | None] = field(default_factory=dict)
     """Of the target columns, where there are several: in the units of the data."""
     column_val_mql: Mapping[str, float | None] = field(default_factory=dict)
-    baseline_test_mql: Mapping[str, float | None] = field(default_factory=dict)
-    """With the default configuration: what forecasts without a network come to on its windows."""
-    baseline_val_mql: Mapping[str, float | None] = field(default_factory=dict)
+    mql_runs: list[float] | None = _of(kinds.FIGURES)
+    """MQL of the objective's windows, in runs of consecutive ones."""
     target_missed: bool | None = _of(kinds.FLAG, OverSeeds.ANY)
     """It never reached the registered validation loss: it has no time, and so no values."""
     failure: str | None = _of(kinds.TEXT, kept=_RUNS | _SECTION)
@@ -141,6 +139,9 @@ class Recorded:
     pruned_at_epoch: int | None = _of(kinds.EPOCHS)
     pruned_dominated_by: int | None = _of(kinds.COUNT)
     # Where it comes from, or why it was not run.
+    for_anothers: bool | None = _of(kinds.FLAG)
+    """It was chosen to reach another study's quality; false: it was to be, and nothing that had run
+    promised that."""
     default: bool | None = _of(kinds.FLAG, OverSeeds.ANY, _SOURCE)
     set_aside: bool | None = _of(kinds.FLAG, OverSeeds.ANY)
     seeds: list[int] | None = _of(kinds.SEEDS)
@@ -179,6 +180,19 @@ class Recorded:
     def kept_in(self, where: In) -> dict[str, Any]:
         """What is kept there, by name; None where nothing was recorded."""
         return {name: getattr(self, name) for name in names_in(where)}
+
+    @property
+    def each_seed(self) -> tuple[Recorded, ...]:
+        """What was recorded of each seed; of a training with one, all of it."""
+        return tuple(map(Recorded.from_flat, self.runs)) if self.runs else (self,)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the study's limit of epochs ended a training, of several seeds one, that else
+        would have gone on: it has figures, of its best epoch until then.
+        """
+        of_limit = StopReason.EPOCH_LIMIT
+        return any(not each.converged and each.stopped_by == of_limit for each in self.each_seed)
 
     def storable(self) -> Recorded:
         """The same of a training that has ended: as JSON has no infinity and no NaN, such figures

@@ -143,7 +143,8 @@ class Flag:
     """How the command line says a field."""
 
     name: str
-    """`--max-gpu-hours`; empty for a field that no option sets."""
+    """`--max-gpu-hours`; `accumulate` for a field that `--set accumulate=4` says, as its key in a
+    study file; empty for one that no option sets."""
     help: str = ""
     metavar: str | None = None
     unit: Unit | None = None
@@ -154,6 +155,11 @@ class Flag:
     """What stands for the flag where the value is None and there is no 'none'."""
     words: Callable[[Any], str] | None = None
     """In place of name and value."""
+
+    @property
+    def is_key(self) -> bool:
+        """Whether `--set` says it."""
+        return self.name[:1].isalpha()
 
     def read(self, typed: Any) -> Any:
         """The value of what was typed.
@@ -178,6 +184,8 @@ class Flag:
             return self.usual
         if self.words is not None:
             return self.words(value)
+        if self.is_key:
+            return f"--set {self.name}={str(value).lower()}"
         if isinstance(value, bool):
             return f"--{'' if value else 'no-'}{self.name.removeprefix('--')}"
         if value is None or (self.none is not ... and value == self.none):
@@ -209,7 +217,7 @@ class Settings(BaseModel, metaclass=_InOneLine):
         UsageError: made with a value that a field does not take.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     first: ClassVar[tuple[str, ...]] = ()
     """The fields that are always stored; none named: all. One that came later is where it is not

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.cli.command import option, switch, takes
-from tuner.cli.device import OneDeviceOptions, alone_on, chosen_device
+from tuner.cli.device import OneDeviceOptions, alone_on, chosen_device, refuse_tf32
 from tuner.cli.options import Json, TaskName, data_folder
 from tuner.cli.output import note, print_json, printed_to_stderr
 from tuner.cli.replace import Force, check_bench_free
@@ -46,7 +46,6 @@ class BenchOptions(OneDeviceOptions):
     against: str | None = option(
         "NAME[,NAME]|none", "darts, neuralforecast (those installed), or none."
     )
-    against_everywhere: bool = switch("Run these at all sizes, not only at the first.")
     hidden: str | None = option("N[,N]", f"Hidden sizes [{HIDDEN}].")
     batch: str | None = option("N[,N]", f"Batch sizes [{BATCH}].")
     precision: Precision = option(None, "Arithmetic of all contenders.", default=Precision.FP32)
@@ -54,9 +53,6 @@ class BenchOptions(OneDeviceOptions):
     epochs: int = option("N", "Counted epochs in a turn.", default=3, min=1)
     ladder: bool = switch(
         "One variant in fp32 and plain operations, then one setting after the other."
-    )
-    ladder_batch: int | None = option(
-        "N", "The ladder's larger batch (default: 4 times the usual).", min=1
     )
     train: int = option(
         "SEEDS", "Train the ladder's rungs to convergence, so often each.", default=0, min=0
@@ -134,12 +130,8 @@ def job_of(options: BenchOptions, device: Gpu | CpuCores) -> Job:
     from tuner.bench.contender import Job, torch_device
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
-    from tuner.devices import Gpu
 
-    if options.precision is Precision.TF32 and not isinstance(device, Gpu):
-        raise UsageError(
-            "--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32 or bf16"
-        )
+    refuse_tf32(options.precision, device)
     return Job(
         prepared=prepare(load_task(options.task), data_dir=data_folder(options.data_dir)),
         device=torch_device(device),
@@ -196,7 +188,6 @@ def climb(options: BenchOptions) -> int:
             data,
             load_study_file(variant),
             precision=Precision.BF16 if options.precision is Precision.FP32 else options.precision,
-            batch_size=options.ladder_batch,
         )
     for rung in ladder.rungs:
         if rung.why_not:
@@ -208,15 +199,15 @@ def climb(options: BenchOptions) -> int:
         return ladders.ladder_results(rows, circumstances)
 
     def train(found: Found, write: Callable[[], object]) -> None:
+        trainings.failures |= {n: each.failure for n, each in enumerate(found) if each.failure}
         ladders.train_rungs(
             ladder,
             data,
+            trainings,
             seeds=options.train,
             budget_s=options.train_budget,
             announce=note,
-            after_each=lambda _: write(),
-            failed={n: each.failure for n, each in enumerate(found) if each.failure},
-            found=trainings,
+            after_each=write,
         )
 
     results = measured(options, job, device, ladder.contenders, tabled, more=train)
@@ -225,8 +216,8 @@ def climb(options: BenchOptions) -> int:
 
 def _refuse_misplaced(options: BenchOptions) -> None:
     """Raises UsageError for options that the other kind of bench has a use for."""
-    others = ("backends", "against", "against_everywhere", "hidden", "batch")
-    for name in others if options.ladder else ("ladder_batch", "train", "train_budget"):
+    others = ("backends", "against", "hidden", "batch")
+    for name in others if options.ladder else ("train", "train_budget"):
         if getattr(options, name) in (None, False, TRAIN_BUDGET_S):
             continue
         flag = f"--{name.replace('_', '-')}"
@@ -265,7 +256,6 @@ def bench(options: BenchOptions) -> int:
             against=options.against,
             hidden=hidden,
             batch=batch,
-            against_everywhere=options.against_everywhere,
         )
         for notice in plan.notices:
             note(notice)

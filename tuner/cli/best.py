@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -14,8 +14,8 @@ from tuner.cli.options import Json, Storage, Study, TaskName, storage_url
 from tuner.cli.output import note
 from tuner.cli.replace import Force, check_free, check_placeable, is_configuration
 from tuner.config import Values
-from tuner.display.text import shown_lines
-from tuner.errors import DataError, UsageError
+from tuner.display.text import shown_lines, shown_value
+from tuner.errors import UsageError
 from tuner.spec.margin import margin_of
 
 if TYPE_CHECKING:
@@ -25,21 +25,8 @@ if TYPE_CHECKING:
 # What `tuner best` and `tuner train` take alike: which configuration of a study.
 
 
-class Pick(StrEnum):
-    """Which configuration."""
-
-    SAME_QUALITY = "same-quality"
-    MQL = "mql"
-    TIME = "time"
-    KNEE = "knee"
-
-
-class PointOfFront(StrEnum):
-    """Which point of the front."""
-
-    MQL = "mql"
-    TIME = "time"
-    KNEE = "knee"
+PointOfFront = Literal["mql", "time", "knee"]
+Pick = Literal["same-quality", PointOfFront]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +35,9 @@ class Picking:
 
     variant: str | None = option("NAME", "Variant whose searches are picked from (or --study).")
     pick: Pick = option(
-        None,
-        "What saves most time and is as good as the default; or of the front the lowest MQL, the "
-        "lowest time, or the knee.",
-        default=Pick.SAME_QUALITY,
+        "NAME",
+        "same-quality: the fastest that is as good as the default; or mql, time, knee.",
+        default="same-quality",
     )
     margin: str | None = option(
         "1%", "As good is an MQL at most so much above the default's (the study's; 1%)."
@@ -79,7 +65,7 @@ def picked(options: Picking, *, task: str, trust: bool = False) -> BestConfig:
     from tuner.export.pick import Asked
 
     wanted = Asked(
-        pick=options.pick.value,
+        pick=options.pick,
         values=options.values,
         margin=margin_of(options.margin, "--margin"),
         against=options.against,
@@ -93,14 +79,8 @@ def picked(options: Picking, *, task: str, trust: bool = False) -> BestConfig:
     )
 
 
-class Format(StrEnum):
-    """How the configuration is written."""
-
-    JSON = "json"
-    TOML = "toml"
-    PYTHON = "python"
-    NEURALFORECAST = "neuralforecast"
-    DARTS = "darts"
+Format = Literal["json", "toml", "python", "neuralforecast", "darts"]
+"""How the configuration is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +88,9 @@ class BestOptions(Picking):
     """The options of `tuner best`."""
 
     output_format: Format | None = option(
-        None, "toml (default), json; scripts: python, neuralforecast, darts.", named="--format"
+        None,
+        "toml (unless on a terminal), json; scripts: python, neuralforecast, darts.",
+        named="--format",
     )
     output: Path | None = option(
         "FILE", "Write it here; python: FILE.py trains, FILE_network.py is the network alone."
@@ -124,26 +106,50 @@ def best(options: BestOptions) -> int:
     stderr says so.
     """
     form = options.output_format
-    if options.json and form not in (None, Format.JSON):
+    if options.json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other; choose one")
     if options.json and options.output is not None:
         raise UsageError("--json prints and --output writes; say --format json --output FILE")
-    chosen = form or (Format.JSON if options.json else Format.TOML)
+    chosen = form or ("json" if options.json else "toml")
     if options.output is not None:
         _check_output(options.output, chosen, force=options.force)
     found = picked(options, task=options.task)
-    _give(found, chosen, options.output)
-    if found.loses:
-        note(found.loses)
+    if found.worth:
+        note(found.worth)
+    if chosen is not form and options.output is None and sys.stdout.isatty() and not options.json:
+        typer.echo(shown_lines("\n".join(in_short(found))))
+    else:
+        _give(found, chosen, options.output)
     for line in found.notes:
         note(line)
     return 0
 
 
+MOST_PARAMS = 7
+"""Of which a line each is told on a terminal."""
+
+
+def in_short(found: BestConfig) -> list[str]:
+    """What is recommended, what it gains, and what changes: a dozen lines at most."""
+    told = found.confirmed or {}
+    seeds = f"confirmed on {told['ran']} fresh seeds" if "gain" in told else "not confirmed"
+    lines = [f"{found.variant} on {found.task}: trial {found.trial} of {found.study}, {seeds}"]
+    if "gain" in told:
+        lines.append(f"{told['gain']}.")
+    else:
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in found.values.items())
+        lines.append(f"In the search: {figures}; tuner verify --confirm tells what it is worth.")
+    usual = found.definition.defaults.as_dict()
+    for name, value in list(found.params.items())[:MOST_PARAMS]:
+        was = "" if usual.get(name, value) == value else f" (was {shown_value(usual[name], 4)})"
+        lines.append(f"  {name} = {shown_value(value, 4)}{was}")
+    return [*lines, "All of it, and scripts that train it: --format toml, json, python, darts"]
+
+
 def _check_output(output: Path, form: Format, *, force: bool) -> None:
     from tuner.export.forms import network_path
 
-    for path in (output, *([network_path(output)] if form is Format.PYTHON else [])):
+    for path in (output, *([network_path(output)] if form == "python" else [])):
         check_placeable(path)
         check_free(path, is_configuration, force=force)
 
@@ -151,16 +157,13 @@ def _check_output(output: Path, form: Format, *, force: bool) -> None:
 def _give(found: BestConfig, form: Format, output: Path | None) -> None:
     """Print the configuration, or write its files."""
     from tuner.export.forms import render, render_files
-    from tuner.files.durable import put
+    from tuner.report.comparison_files import put_text
 
     if output is None:
-        typer.echo(shown_lines(render(found, form.value).rstrip("\n")))
-        if form is Format.PYTHON:
+        typer.echo(shown_lines(render(found, form).rstrip("\n")))
+        if form == "python":
             note("this trains it; --output best.py writes best_network.py too, the network alone")
         return
-    for path, text in render_files(found, form.value, output).items():
-        try:
-            put(path, (text.rstrip("\n") + "\n").encode())
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+    for path, text in render_files(found, form, output).items():
+        put_text(path, text.rstrip("\n") + "\n")
         typer.echo(shown_lines(f"wrote {path}"))

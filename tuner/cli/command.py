@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -13,10 +14,12 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import typer
 from annotated_types import Ge, Gt, Le
 
+from tuner.errors import UsageError, unknown_name
 from tuner.settings import Flag, Settings, flags, types_taken
 
 Options = TypeVar("Options")
 
+SET = "set"
 TYPED = "typed"
 """Where a field of options keeps how it is typed."""
 
@@ -76,15 +79,23 @@ class _Group:
     """By the field's name."""
 
     def parameters(self) -> list[inspect.Parameter]:
+        options: dict[str, Any] = {}
+        for name, flag in self.flags.items():
+            if not flag.is_key:
+                options[_parameter(flag)] = _option(self.model, name, flag)
+        if keys := self._keys():
+            said = f"{', '.join(keys)}, as a study file says it; repeatable."
+            options[SET] = Annotated[
+                list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=said)
+            ]
+        kind = inspect.Parameter.KEYWORD_ONLY
         return [
-            inspect.Parameter(
-                _parameter(flag),
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=_option(self.model, name, flag),
-            )
-            for name, flag in self.flags.items()
+            inspect.Parameter(name, kind, default=None, annotation=hint)
+            for name, hint in options.items()
         ]
+
+    def _keys(self) -> list[str]:
+        return [name for name, flag in self.flags.items() if flag.is_key]
 
     def taken_from(self, given: dict[str, Any]) -> Settings:
         """The model as it was said; what it needs is taken out of what was `given`.
@@ -93,8 +104,18 @@ class _Group:
             UsageError: a value that its flag does not take.
         """
         said = {}
+        keys = self._keys()
+        for text in (given.pop(SET) or ()) if keys else ():
+            key, _, value = text.partition("=")
+            if key not in keys:
+                raise unknown_name("setting of --set", key, keys)
+            said[key] = _in_toml(value)
+            try:
+                self.model(**{key: said[key]})
+            except UsageError as error:
+                raise UsageError(f"--set {text}: {str(error).partition(': ')[2]}") from None
         for name, flag in self.flags.items():
-            typed = given.pop(_parameter(flag))
+            typed = None if flag.is_key else given.pop(_parameter(flag))
             if typed is not None:
                 said[name] = flag.read(typed)
         return self.model(**said)
@@ -179,6 +200,14 @@ def _group_of(hint: Any) -> _Group | None:
     for each in told:
         names = [name for name in names if (name in each.fields) is isinstance(each, Only)]
     return _Group(model, {name: flags(model)[name] for name in names})
+
+
+def _in_toml(text: str) -> Any:
+    """As a study file has it; what is no value there is a text that lacks its quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def _parameter(flag: Flag) -> str:

@@ -62,7 +62,7 @@ def compare(
     from tuner.verdict.compare.studies import read_studies
 
     found = read_studies(studies, task=task, storage=url)
-    report = make_report(found, pick=pick and pick.value)
+    report = make_report(found, pick=pick)
     show = print_report if details else print_answer
     return _tell(report, show, ((csv, write_csv), (html, write_html)), json=json)
 

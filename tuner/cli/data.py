@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tuner.cli.command import argument, command, option
-from tuner.cli.init import as_options
+from tuner.cli.init import as_options, tell_guesses, windows_of
 from tuner.cli.options import DataDir, Json, data_folder
-from tuner.cli.output import note, print_json, say
+from tuner.cli.output import print_json, say
 from tuner.config import Objective
 from tuner.errors import unknown_name
+from tuner.files.environment import nothing_collected
 from tuner.files.plain import in_json
-from tuner.trial.uncollected import nothing_collected
 
 if TYPE_CHECKING:
-    from tuner.data.prepare import DataFacts
-    from tuner.data.proposal.file_layout import Guess
+    from tuner.data.open_file import OpenFile
+    from tuner.data.prepare import PreparedData
+    from tuner.data.proposal.proposed_task import Proposal
+    from tuner.data.proposal.sheet import Guess
     from tuner.data.series import Series
     from tuner.data.task import Task
     from tuner.training.one_step import Pace
@@ -33,9 +37,38 @@ TINY = 0.005
 """A share of the objective that nobody will notice."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Facts:
+    """What is said of a task's data."""
+
+    prepared: PreparedData
+    series: tuple[Series, ...]
+    """As they were read; those of a pattern are its files."""
+    constant: tuple[str, ...]
+    shares: dict[str, float]
+
+
+def facts_of(task: Task, *, data_dir: Path | None = None, file: OpenFile | None = None) -> Facts:
+    """Read and prepare a task's data, and look at it.
+
+    Raises:
+        DataError: data that is missing or unfit.
+    """
+    from tuner.data.prepare import constant_columns, long_enough, objective_shares, prepare
+    from tuner.data.sources import open_source
+
+    prepared = prepare(task, data_dir=data_dir, file=file)
+    series = long_enough(task, open_source(task, data_dir, file=file).parse())
+    constant, shares = constant_columns(task, series), objective_shares(task, series)
+    return Facts(prepared=prepared, series=series, constant=constant, shares=shares)
+
+
 @command
 def check(
-    file: str = argument("FILE|TASK", "A CSV or Parquet file, a task file, demo or etth."),
+    file: str = argument(
+        "FILE|TASK",
+        "A data file, a pattern of many, - (standard input), a task file, demo or etth.",
+    ),
     data_dir: DataDir = None,
     json: Json = False,
 ) -> int:
@@ -44,24 +77,24 @@ def check(
 
     Of a data file, the task is the one that 'tuner init data' would propose.
     """
-    from tuner.data.prepare import facts_of
-
-    task, guesses = _task(file)
+    task, proposal = _task(file)
+    guesses = () if proposal is None else proposal.guesses
     with as_options(file) if _is_data(file) else nullcontext():
-        facts = facts_of(task, data_dir=data_folder(data_dir))
+        opened = None if proposal is None else proposal.file
+        facts = facts_of(task, data_dir=data_folder(data_dir), file=opened)
     pace = _pace(facts)
     if json:
         print_json(_document(facts, pace, guesses))
     else:
         for line in _lines(facts, pace):
             say(line)
-        for guess in guesses:
-            note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
+        if proposal is not None:
+            tell_guesses(proposal)
     return 0
 
 
-def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:
-    """The task of a task file or a name, or the one proposed for a file of data, with its guesses.
+def _task(file: str) -> tuple[Task, Proposal | None]:
+    """The task of a task file or a name, or the one proposed for a file of data.
 
     Raises:
         UsageError: no such task.
@@ -70,29 +103,30 @@ def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:
     from tuner.data.task import Task, load_task
 
     if not _is_data(file):
-        return load_task(file), ()
+        return load_task(file), None
     import tomllib
 
     from tuner.cli.init import proposed
-    from tuner.data.proposal.file_layout import Told
-    from tuner.data.proposal.proposed_task import task_name, task_text
+    from tuner.cli.task_text import task_text
+    from tuner.data.proposal.proposed_task import task_name
+    from tuner.data.proposal.sheet import Told
     from tuner.files.toml_file import TomlDocument, validate
 
     path = Path(file).expanduser()
     proposal = proposed(path, task_name(path), Told())
     text = task_text(proposal, path, path)
     task = validate(TomlDocument(data=tomllib.loads(text), path=path), Task)
-    source = task.source.model_copy(update={"path": path.absolute()})
-    return task.model_copy(update={"source": source}), proposal.guesses
+    source = task.file.model_copy(update={"path": path}).placed_in(Path.cwd())
+    return task.model_copy(update={"source": source}), proposal
 
 
 def _is_data(file: str) -> bool:
     """Whether a file of data is meant, not a task."""
     path = Path(file).expanduser()
-    return path.suffix != ".toml" and (path.exists() or "." in path.name)
+    return path.suffix != ".toml" and (path.exists() or "." in path.name or file == "-")
 
 
-def _pace(facts: DataFacts) -> Pace:
+def _pace(facts: Facts) -> Pace:
     from tuner.spec.study_file import load_study_file
 
     with nothing_collected():
@@ -104,28 +138,24 @@ def _pace(facts: DataFacts) -> Pace:
     )
 
 
-def _lines(facts: DataFacts, pace: Pace) -> list[str]:
-    from tuner.data.prepare import runs_of
-
+def _lines(facts: Facts, pace: Pace) -> list[str]:
     task, series = facts.prepared.task, facts.series
     filled_rows = sum(each.filled_rows for each in series)
     filled_cells = sum(each.filled_cells for each in series)
-    what = "series" if runs_of(task) is None else "files"
+    what = "series" if task.file.runs is None else "files"
     counted_as = _plural(series) if what == "series" else f"{len(series):,} files, one series"
-    lines = [f"{task.name}: {facts.rows:,} rows, frequency {task.frequency}, {counted_as}"]
+    lines = [f"{task.name}: {_rows(facts):,} rows, frequency {task.frequency}, {counted_as}"]
     for each in series[:MOST_SERIES]:
-        span = " to ".join(_span(facts, each)) or "not dated"
-        lines.append(f"  {each.name}: {len(each.values):,} rows, {span}")
+        from_to = " to ".join(span(facts, each)) or "not dated"
+        lines.append(f"  {each.name}: {len(each.values):,} rows, {from_to}")
     if len(series) > MOST_SERIES:
         lines.append(f"  and {len(series) - MOST_SERIES:,} more {what}")
-    gaps = getattr(task.source, "gaps", "refuse")
-    lines.append(
-        f"made up: {filled_rows:,} missing rows and {filled_cells:,} empty cells"
-        if filled_rows or filled_cells
-        else "made up: nothing"
-        + ("; rows count as consecutive, whatever lies between them" if gaps == "skip" else "")
-    )
-    counted = ", ".join(f"{number:,} {name}" for name, number in facts.windows.items())
+    made_up = f"{filled_rows:,} missing rows and {filled_cells:,} empty cells"
+    if not filled_rows and not filled_cells:
+        skipped = "; rows count as consecutive, whatever lies between them"
+        made_up = "nothing" + skipped * (task.file.gaps == "skip")
+    lines.append(f"made up: {made_up}")
+    counted = ", ".join(f"{number:,} {name}" for name, number in windows_of(facts.prepared).items())
     lines.append(f"windows of {task.input_size} rows in and {task.horizon} out: {counted}")
     if facts.constant:
         lines.append(f"constant in the training rows: {', '.join(facts.constant[:MOST_SHARES])}")
@@ -138,7 +168,7 @@ def _lines(facts: DataFacts, pace: Pace) -> list[str]:
     return lines
 
 
-def _of_shares(facts: DataFacts) -> list[str]:
+def _of_shares(facts: Facts) -> list[str]:
     if not facts.shares:
         return ["no target changes in the training rows"]
     ordered = sorted(facts.shares.items(), key=lambda pair: -pair[1])
@@ -166,25 +196,32 @@ def _plural(series: tuple[Any, ...]) -> str:
     return "1 series" if len(series) == 1 else f"{len(series):,} series"
 
 
-def _span(facts: DataFacts, one: Series) -> tuple[str, ...]:
+def span(facts: Facts, one: Series) -> tuple[str, ...]:
     """The first and the last time of a series; nothing where nobody dated its rows."""
     from tuner.data.prepare import clock_of
 
-    return tuple(map(_day, clock_of(one)[[0, -1]])) if facts.dated else ()
+    file = facts.prepared.task.file
+    return tuple(map(_day, clock_of(one)[[0, -1]])) if file.start or not file.index else ()
+
+
+def _rows(facts: Facts) -> int:
+    return sum(len(each.values) for each in facts.series)
 
 
 def _day(time: Any) -> str:
     return str(time.astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
 
 
-def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[str, Any]:
+def _document(facts: Facts, pace: Pace, guesses: Sequence[Guess]) -> dict[str, Any]:
     task = facts.prepared.task
     return {
         "task": task.name,
-        **in_json(facts, data_hash="prepared.data_hash", rows="rows"),
+        **in_json(facts, data_hash="prepared.data_hash"),
+        "rows": _rows(facts),
         "frequency": task.frequency,
         "series": [_of_series(facts, each) for each in facts.series],
-        **in_json(facts, "windows", "constant", "shares"),
+        "windows": windows_of(facts.prepared),
+        **in_json(facts, "constant", "shares"),
         "epoch": {
             "variant": "original",
             **in_json(pace, "steps", "device", about_s="seconds", measured_steps="measured"),
@@ -194,8 +231,8 @@ def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[
     }
 
 
-def _of_series(facts: DataFacts, one: Series) -> dict[str, Any]:
-    first, last = _span(facts, one) or (None, None)
+def _of_series(facts: Facts, one: Series) -> dict[str, Any]:
+    first, last = span(facts, one) or (None, None)
     return {
         "name": one.name,
         "rows": len(one.values),

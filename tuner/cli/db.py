@@ -46,7 +46,7 @@ def check(
     address = storage_address(storage)
     done: tuple[str, ...] = ()
     if repair:
-        from tuner.study.repair import repair as repair_database
+        from tuner.study.housekeeping import repair as repair_database
         from tuner.worker.paths import working_folder
 
         done = repair_database(address, working_folder(address))
@@ -86,7 +86,7 @@ def backup(
     """Copy the whole database to FILE while workers go on: an SQLite file, or, of PostgreSQL, what
     pg_dump writes for pg_restore.
     """
-    from tuner.storage.backup import back_up
+    from tuner.storage.database import back_up
 
     address = storage_address(storage)
     back_up(address, file, overwrite=force)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.options import Cpu, DataDir, OneGpu
 from tuner.cli.output import note
+from tuner.config import Precision
 from tuner.errors import UsageError
-from tuner.files.home import guard_compiler_cache
+from tuner.files.environment import guard_compiler_cache
 
 ONE_DEVICE = "a worker owns one device: give either --gpu INDEX (or --gpu free) or --cpu"
 
@@ -20,8 +21,7 @@ FREE_CORES = "free:"
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
-    from tuner.devices.assignment import GpuAssignment
-    from tuner.devices.lock import Holder
+    from tuner.devices.lock import GpuAssignment, Holder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +33,24 @@ class OneDeviceOptions:
     cpu: Cpu = False
 
 
-def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
-    """The one device that this process sees from now on: to be chosen before torch is imported."""
+def chosen_gpu(*, gpu: int | None, cpu: bool) -> int | None:
+    """The index of the one GPU: the first where nobody said another; None for the CPU."""
     from tuner.devices import list_gpus
 
     if cpu and gpu is not None:
         raise UsageError("--cpu and --gpu exclude each other; choose one")
-    if not cpu and gpu is None:
-        if list_gpus(os.environ):
-            gpu = 0
-        else:
-            cpu = True
-            note("no GPU is visible: running on the CPU (say --cpu to silence this)")
-    return own_device(gpu=gpu, cpu=cpu, cores=None)
+    if cpu or gpu is not None:
+        return gpu
+    if list_gpus(os.environ):
+        return 0
+    note("no GPU is visible: running on the CPU (say --cpu to silence this)")
+    return None
+
+
+def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
+    """The one device that this process sees from now on: to be chosen before torch is imported."""
+    gpu = chosen_gpu(gpu=gpu, cpu=cpu)
+    return own_device(gpu=gpu, cpu=gpu is None, cores=None)
 
 
 def own_device(
@@ -90,7 +95,7 @@ def _listed_cores(cores: str | None, available: Sequence[int]) -> tuple[int, ...
 
 def _free_cores(cores: str, available: Sequence[int], patience_s: float) -> tuple[int, ...]:
     """So many that no other worker here has, kept as long as this process lives."""
-    from tuner.devices.assignment import assign_free_cores, once_free
+    from tuner.devices.lock import assign_free_cores, once_free
 
     count = cores.removeprefix(FREE_CORES)
     if not count.isdecimal() or not 1 <= int(count) <= len(available):
@@ -101,6 +106,14 @@ def _free_cores(cores: str, available: Sequence[int], patience_s: float) -> tupl
     return tuple(once_free(assign, patience_s=patience_s))
 
 
+def refuse_tf32(precision: Precision, device: Gpu | CpuCores) -> None:
+    """Raises UsageError where the device has no such arithmetic."""
+    from tuner.devices import Gpu
+
+    if precision is Precision.TF32 and not isinstance(device, Gpu):
+        raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32")
+
+
 def own_gpu(gpu: Gpu) -> Gpu:
     """Make this process see this GPU only. To be called before torch is imported."""
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
@@ -108,21 +121,16 @@ def own_gpu(gpu: Gpu) -> Gpu:
     return gpu
 
 
-def assignment_at(
-    wanted: str, *, kept: int | None = None, patience_s: float = 0.0
-) -> GpuAssignment:
-    """The GPU that `--gpu` names, for a worker: an index, or `free` for one without a worker.
-
-    `kept` is the descriptor of the assignment that it had as another program, if it was one; a free
-    one is waited for, `patience_s` at most.
+def assignment_at(wanted: str, *, patience_s: float = 0.0) -> GpuAssignment:
+    """The GPU that `--gpu` names, for a worker: an index, or `free` for one without a worker, which
+    is waited for, `patience_s` at most.
 
     Raises:
         UsageError: neither of the two, or a GPU that is not there.
         TunerError: none is free.
-        OSError: the descriptor is none.
     """
     from tuner.devices import list_gpus, pick_gpus
-    from tuner.devices.assignment import assign_beside, assign_free, kept_assignment, once_free
+    from tuner.devices.lock import assign_beside, assign_free, once_free
 
     gpus = list_gpus(os.environ)
     if wanted == "free":
@@ -135,7 +143,7 @@ def assignment_at(
     if not wanted.isdecimal():
         raise UsageError(f"--gpu: {wanted!r} is neither the index of a GPU nor 'free'")
     (picked,) = pick_gpus(wanted, gpus, flag="--gpu")
-    return assign_beside(picked) if kept is None else kept_assignment(picked, kept)
+    return assign_beside(picked)
 
 
 def alone_on(device: Gpu | CpuCores) -> AbstractContextManager[bool]:

@@ -19,9 +19,9 @@ from tuner.version import installed
 if TYPE_CHECKING:
     from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
+    from tuner.estimate.cost_model import SizeCosts
     from tuner.estimate.foretold import Ended, SearchForetold
     from tuner.estimate.measuring_process import MeasuringProcess
-    from tuner.estimate.size_costs import SizeCosts
     from tuner.estimate.whole_estimate import Estimate, VariantEstimate
     from tuner.spec.definition import StudyDefinition
     from tuner.storage.database import Database
@@ -37,9 +37,8 @@ def known_or_measured(
     why these figures are to be doubted, which is said, too.
     """
     from tuner.devices import Watch
-    from tuner.estimate.cost_model import to_measure
+    from tuner.estimate.cost_model import keep, kept, key_of_search, to_measure
     from tuner.estimate.measuring_process import EVERY_SIZE, measured_costs
-    from tuner.estimate.size_costs import keep, kept, key_of_search
 
     definition = process.subject.definition
     key = key_of_search(definition, process.subject.device.model, installed("torch") or "")
@@ -80,7 +79,7 @@ def ended_before(
     """The trials that each of its `searches` has in the database that was named, where they are
     searches of the same.
     """
-    from tuner.errors import EmptyDatabaseError, UsageError
+    from tuner.errors import EmptyDatabaseError
     from tuner.storage.database import open_database
     from tuner.study.snapshot import members_of, memberships
 
@@ -88,13 +87,8 @@ def ended_before(
     if not is_named(storage):
         return nothing
     address = storage_address(storage)
-    if address.is_sqlite and not address.sqlite_path.exists():
-        if storage is None:  # of the environment: it is made by the first launch
-            return nothing
-        raise UsageError(
-            f"--storage: there is no database {address.sqlite_path}; name one that is there, or "
-            "leave it out"
-        )
+    if storage is None and address.is_sqlite and not address.sqlite_path.exists():
+        return nothing  # that of the environment is made by the first launch
     group = f"{definition.task_name}-{definition.variant}"
     try:
         database = open_database(address, create=False)
@@ -129,7 +123,7 @@ class EstimateOptions(OneDeviceOptions):
     task: TaskName = "etth"
     trials: int | None = option(
         "N",
-        "Trials of the search (50; of a retune's 320, or 200 where none is repeated).",
+        "Trials of the search (50; of a retune's 320 or 200).",
         min=1,
         max=MANY,
     )
@@ -144,12 +138,6 @@ class EstimateOptions(OneDeviceOptions):
     )
     price_per_gpu_hour: str | None = option("PRICE", "Of a device, in any currency.")
     measure: str = option("60s", "No size is begun to be measured after so long.", default="60s")
-    largest_batch: bool = option(
-        None,
-        "Look for the largest batch that fits.",
-        default=True,
-        named="--largest-batch/--no-largest-batch",
-    )
     again: bool = switch("Measure also what was measured before.")
     policy: Annotated[SearchPolicy, Only(("sampler", "prune"))] = field(
         default_factory=SearchPolicy
@@ -254,11 +242,10 @@ def _of_variant(
         data_dir=data_folder(options.data_dir),
         device=device,
     )
-    # On a CPU it would be as large as what others of the host leave just now.
-    wanted = options.largest_batch and isinstance(device, Gpu)
     with alone_on(device), MeasuringProcess(subject) as process:
         costs, doubts = known_or_measured(process, seconds, again=options.again)
-        largest = largest_batches(process, costs.windows) if wanted else {}
+        # On a CPU it would be as large as what others of the host leave just now.
+        largest = largest_batches(process, costs.windows) if isinstance(device, Gpu) else {}
     trials, within_s = ends
     foretold: list[SearchForetold] = []
     for ended in before:

@@ -19,13 +19,13 @@ from tuner.cli.output import note, print_json, printed_to_stderr, say
 from tuner.config import MANY, library_class, shapes_seen
 from tuner.display.text import command_line
 from tuner.errors import InterruptionError, TunerError, UsageError
-from tuner.files.plain import in_json
+from tuner.files.environment import nothing_collected
+from tuner.files.plain import excerpt, in_json
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData
-    from tuner.data.proposal.file_layout import Guess, Told
     from tuner.data.proposal.proposed_task import Proposal
-    from tuner.data.proposal.sheet import Sheet
+    from tuner.data.proposal.sheet import Guess, Told
     from tuner.spec.study_file import StudyFile
 
 
@@ -115,7 +115,7 @@ MOST_CHOICES = 12
 class DataOptions:
     """The options of `tuner init data`."""
 
-    file: Path = argument("FILE.csv|FILE.parquet", "The data.")
+    file: Path = argument("FILE", "A CSV or Parquet file, or a pattern of many: 'run_*.csv'.")
     output: Path | None = option("TASK.toml", "Where it goes (default: named after the data).")
     yes: bool = switch("Ask nothing: take each guess, and say so.", named="--yes -y")
     force: bool = switch("Write over the file if it is there.")
@@ -124,6 +124,9 @@ class DataOptions:
     targets: str | None = option("A,B", "Columns to forecast (default: all of numbers).")
     time_column: str | None = option("NAME|none", "Where the times are; none: rows are counted.")
     id_column: str | None = option("NAME|none", "What tells series below each other apart.")
+    time_format: str | None = option("FORM", "How times are written: %d.%m.%Y %H:%M, unix, ...")
+    timezone: str | None = option("ZONE|none", "Where clocks showed the times: Europe/Berlin, ...")
+    decimal: str | None = option("MARK", "Before decimals: . or a comma.")
     frequency: str | None = option("h|D|...", "From one row to the next.")
     json: Json = False
 
@@ -136,60 +139,76 @@ def data(options: DataOptions) -> int:
     On a terminal it asks where the file leaves something open. The data is prepared as the file
     says before it is written.
     """
-    from tuner.data.proposal.proposed_task import next_commands, task_name, task_text
+    with nothing_collected():
+        from tuner.cli.task_text import next_commands
+        from tuner.data.open_file import STANDARD_INPUT
+        from tuner.data.proposal.proposed_task import task_name
 
-    name = task_name(options.file)
-    path = options.output or Path(f"{name}.toml")
+    if options.file == STANDARD_INPUT:
+        raise UsageError(
+            "a task file names a file, and standard input is read once: save it as one, or look at "
+            "it with 'tuner data check -'"
+        )
+    path = options.output or Path(f"{task_name(options.file)}.toml")
     check_place(path, kind="task", force=options.force)
     asks = not options.yes and not options.json and sys.stdin.isatty()
-    proposal = proposed(options.file, name, _told(options), ask=_ask if asks else None)
-    prepared = _write_task(path, task_text(proposal, options.file, path))
+    proposal, prepared = write_task(options, path, ask=_ask if asks else None)
     commands = next_commands(path)
     if options.json:
         print_json(_document(path, proposal, prepared, commands))
         return 0
-    say(f"wrote {path}; {_in_words(proposal, prepared)}")
-    for guess in proposal.guesses:
-        note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
+    say(f"wrote {path}; {in_words(proposal, prepared)}")
+    tell_guesses(proposal)
     say("next:")
     for each in commands:
         say(f"  {each}")
     return 0
 
 
+def tell_guesses(proposal: Proposal) -> None:
+    """What was guessed, and what was made of the file, in a line each."""
+    for guess in proposal.guesses:
+        note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
+    for each in proposal.notes[:MOST_CHOICES]:
+        note(excerpt(each, at_most=200))
+    if len(proposal.notes) > MOST_CHOICES:
+        note(f"and {len(proposal.notes) - MOST_CHOICES:,} more, as the task file says")
+
+
 def proposed(
     file: Path, name: str, told: Told, *, ask: Callable[[Guess], Any] | None = None
 ) -> Proposal:
-    """A task for a file. `ask` has the answer to what is open; without it, each guess is taken."""
-    from tuner.data.proposal.proposed_task import propose
+    """A task for a file. `ask` has the answer to what is open; without it, each guess is taken.
 
-    sheet = _sheet(file, told)
+    Raises:
+        UsageError: nobody is asked, and the file can be read in two ways.
+    """
+    from tuner.data.proposal.proposed_task import propose
+    from tuner.data.proposal.sheet import read_sheet
+
+    sheet = read_sheet(file.expanduser(), told)
     proposal = propose(sheet, told, name)
     while ask is not None and proposal.guesses:
         guess = proposal.guesses[0]
         told = replace(told, **{guess.key: ask(guess)})
-        if guess.key == "header":
-            sheet = _sheet(file, told)
+        if guess.key in ("header", "decimal"):
+            sheet = read_sheet(file.expanduser(), told)
         proposal = propose(sheet, told, name)
+    for guess in proposal.guesses:
+        if guess.readings:
+            flag = command_line([f"--{guess.key.replace('_', '-')}", guess.value])
+            raise UsageError(
+                f"{file} can be read in more than one way, with {guess.key.replace('_', ' ')} "
+                f"{'; or '.join(guess.readings)}; say which, as in 'tuner init data ... {flag}'"
+            )
     return proposal
 
 
-def _sheet(file: Path, told: Told) -> Sheet:
-    from tuner.data.proposal.sheet import read_sheet
-    from tuner.data.source_kinds import is_wild
-
-    if is_wild(str(file)) and not file.expanduser().exists():
-        raise UsageError(
-            f"{file} names many files, and a task is proposed for one; name one of them, then put "
-            f"path = '{file}' under [source] into what is written"
-        )
-    header = None if told.header is None else told.header == "yes"
-    return read_sheet(file.expanduser(), header=header)
-
-
 def _told(options: DataOptions) -> Told:
-    from tuner.data.proposal.file_layout import Told
+    from tuner.data.proposal.sheet import Told
 
+    if options.decimal not in (None, ".", ","):
+        raise UsageError(f"--decimal {options.decimal!r}: expected . or a comma")
     targets = None
     if options.targets is not None:
         targets = tuple(each.strip() for each in options.targets.split(",") if each.strip())
@@ -198,6 +217,9 @@ def _told(options: DataOptions) -> Told:
     return Told(
         time_column=options.time_column,
         id_column=options.id_column,
+        time_format=options.time_format,
+        timezone=options.timezone,
+        decimal=options.decimal,
         frequency=options.frequency,
         targets=targets,
         horizon=options.horizon,
@@ -214,7 +236,8 @@ def _ask(guess: Guess) -> str:
     choices = f" [{', '.join(guess.choices[:MOST_CHOICES])}]" if guess.choices else ""
     while True:
         try:
-            answer = str(typer.prompt(f"{guess.question}{choices}", default=guess.value)).strip()
+            asked = f"{guess.why}; {guess.key.replace('_', ' ')}?{choices}"
+            answer = str(typer.prompt(asked, default=guess.value)).strip()
         except typer.Abort as abort:
             told = "interrupted; nothing was written"
             raise InterruptionError(told, abort.__context__) from None
@@ -223,16 +246,25 @@ def _ask(guess: Guess) -> str:
         note(f"{answer!r} is none of them")
 
 
-def _write_task(path: Path, text: str) -> PreparedData:
-    """Put the text at `path` if the task file's reader takes it, and its data can be prepared."""
+def write_task(
+    options: DataOptions, path: Path, ask: Callable[[Guess], Any] | None = None, *, named: str = ""
+) -> tuple[Proposal, PreparedData]:
+    """Put a task for the file that `options` name at `path`, if its reader takes it, and its data
+    can be prepared. `ask` is as of `proposed`, `named` as of `as_options`.
+    """
+    from tuner.cli.task_text import task_text
     from tuner.data.prepare import prepare
+    from tuner.data.proposal.proposed_task import task_name
     from tuner.data.task import load_task
 
-    with as_options():
-        return written(path, text, lambda name: prepare(load_task(name)))
+    proposal = proposed(options.file, task_name(options.file), _told(options), ask=ask)
+    text, file = task_text(proposal, options.file, path), proposal.file
+    with as_options(named or None):
+        return proposal, written(path, text, lambda name: prepare(load_task(name), file=file))
 
 
-def _in_words(proposal: Proposal, prepared: PreparedData) -> str:
+def in_words(proposal: Proposal, prepared: PreparedData) -> str:
+    """What a proposal forecasts, and how many windows there are."""
     windows = ", ".join(f"{count:,} {name}" for name, count in windows_of(prepared).items())
     series = f"{proposal.series:,} series, " if proposal.series > 1 else ""
     targets = len(proposal.targets)
@@ -256,6 +288,7 @@ def _document(
     return {
         "file": str(path),
         **in_json(proposal, "name", "source", "targets", "left_out", "frequency"),
+        **in_json(proposal, "notes", past_covariates="past", future_covariates="future"),
         **in_json(proposal.sizes, "input_size", "horizon"),
         **in_json(proposal, "calendar", "rows"),
         "series": list(prepared.series),
@@ -366,7 +399,6 @@ def _write_study(path: Path, text: str, task: str | None, data_dir: Path | None)
 def _try(file: StudyFile, task: str, data_dir: Path | None) -> None:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
-    from tuner.trial.uncollected import nothing_collected
 
     prepared = prepare(load_task(task), data_dir=data_dir)
     with nothing_collected():

@@ -21,7 +21,7 @@ from tuner.files.plain import excerpt
 from tuner.launch.engines.on_ray import connected
 from tuner.launch.engines.on_slurm import PROGRAMS, SlurmSilentError, ask
 from tuner.storage.database import open_database
-from tuner.storage.sqlite import cautions, lies_on_network
+from tuner.storage.sqlite import cautions, network_mount
 from tuner.storage.url import absolute, parse_url
 from tuner.trial.ahead.compile_order import cache_folder
 from tuner.version import __version__, installed
@@ -164,7 +164,7 @@ def examine_ray(on: str, *, storage: str) -> list[Check]:
         Check("Ray cluster", "ok", found),
         _token(),
         *(_node(ray, node) for node in nodes),
-        _shared_database(storage, nodes),
+        *([_shared_database(storage)] if len(nodes) > 1 else []),
     ]
 
 
@@ -200,22 +200,28 @@ def _node(ray: Any, node: dict[str, Any]) -> Check:
     return Check(name, "ok", f"tuner {version}")
 
 
-def _shared_database(storage: str, nodes: list[dict[str, Any]]) -> Check:
-    hosts = {node["NodeManagerAddress"] for node in nodes}
-    if absolute(parse_url(storage)).is_sqlite and len(hosts) > 1:
-        return Check(
-            "shared database",
-            "error",
-            f"an SQLite file is one host's, and these are {len(hosts)}: share a PostgreSQL "
-            "(docs/several-machines.md)",
-        )
-    return Check("shared database", "ok", f"{absolute(parse_url(storage))}")
+_HERE = {"localhost", "127.0.0.1", "::1", "", None}
+
+
+def _shared_database(storage: str) -> Check:
+    """Whether other machines reach the database where this one does."""
+    name = "shared database"
+    try:
+        address = absolute(parse_url(storage))
+    except TunerError as error:
+        return Check(name, "error", str(error))
+    if address.is_sqlite:
+        remedy = "share a PostgreSQL (docs/several-machines.md)"
+        return Check(name, "error", f"{address} is a file of one host; {remedy}")
+    if address.url.host in _HERE:
+        said = f"{address} is on this host: do the others reach it under that name?"
+        return Check(name, "notice", said)
+    return Check(name, "ok", str(address))
 
 
 # What `--on slurm` needs, looked at from where a launch would run.
 
 
-_HERE = {"localhost", "127.0.0.1", "::1", "", None}
 _SEPARATOR = "|"
 
 
@@ -223,7 +229,7 @@ def examine_slurm(*, storage: str) -> list[Check]:
     """Look at Slurm's commands, its controller and partitions, the folder and the database. Writes
     nothing, and submits nothing.
     """
-    return [_commands(), *_cluster(), _folder(Path.cwd()), _database_for_slurm(storage)]
+    return [_commands(), *_cluster(), _folder(Path.cwd()), _shared_database(storage)]
 
 
 def _commands() -> Check:
@@ -272,7 +278,7 @@ def _cluster() -> Iterator[Check]:
 
 def _folder(folder: Path) -> Check:
     """Nodes must see it, and Python's, under the same path: that can be guessed only."""
-    if lies_on_network(folder):
+    if network_mount(folder) is not None:
         return Check("shared folder", "ok", f"{folder} lies on a network filesystem")
     return Check(
         "shared folder",
@@ -280,25 +286,6 @@ def _folder(folder: Path) -> Check:
         f"{folder} lies on a disk of this host, as far as can be seen; if the nodes have others, "
         "launch from a folder that all of them see",
     )
-
-
-def _database_for_slurm(storage: str) -> Check:
-    name = "database for Slurm"
-    try:
-        address = absolute(parse_url(storage))
-    except TunerError as error:
-        return Check(name, "error", str(error))
-    if address.is_sqlite:
-        return Check(
-            name,
-            "error",
-            f"{address} is a file of one host; share a PostgreSQL (docs/several-machines.md)",
-        )
-    if address.url.host in _HERE:
-        return Check(
-            name, "notice", f"{address} is on this host: do the nodes reach it under that name?"
-        )
-    return Check(name, "ok", str(address))
 
 
 def examine_engine(on: str, *, storage: str) -> list[Check]:

@@ -31,7 +31,7 @@ Asked = TypeVar("Asked")
 Storage = Annotated[
     str | None,
     typer.Option(
-        metavar="URL", help=f"Database (else {STORAGE_VARIABLE}, else sqlite:///storage/tuner.db)."
+        metavar="URL", help=f"Database ({STORAGE_VARIABLE}, or sqlite:///storage/tuner.db)."
     ),
 ]
 DataDir = Annotated[
@@ -42,7 +42,7 @@ DataDir = Annotated[
     ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout; the rest goes to stderr.")
+    bool, typer.Option("--json", help="One JSON document on stdout; the rest on stderr.")
 ]
 Study = Annotated[
     str | None, typer.Option(metavar="NAME", help="Study name (default: <task>-<variant>).")
@@ -146,6 +146,12 @@ def data_folder(flag: Path | None) -> Path | None:
 # The options of commands that start work: where it runs, on which data, for how long.
 
 
+def named_as(options: object, kind: type[Any]) -> dict[str, Any]:
+    """What options say of the fields of a `kind` of record, by their names."""
+    names = [each.name for each in fields(kind)]
+    return {name: getattr(options, name) for name in names if hasattr(options, name)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOptions:
     """The options of a command that starts workers."""
@@ -157,9 +163,7 @@ class WorkOptions:
     workers: int | None = option(
         "N", "CPU workers, sharing out the cores (up to 4); with --on: so many.", min=1
     )
-    on: str | None = option(
-        "ENGINE", "Who places the workers on other machines: ray, ray://HOST:PORT, slurm or k8s."
-    )
+    on: str | None = option("ENGINE", "Workers elsewhere, by ray, ray://HOST:PORT, slurm or k8s.")
     placement: str | None = option(
         "KEY=VALUE,...|FILE",
         "What the engine is told beside (partition=gpu,time=2:00:00), or a TOML file with its "
@@ -178,16 +182,11 @@ class WorkOptions:
 
         own |= {
             "data_dir": data_folder(self.data_dir),
-            "devices": DeviceChoice(**self._named_as(DeviceChoice)),
+            "devices": DeviceChoice(**named_as(self, DeviceChoice)),
             "timeout_s": duration_s(self.timeout, "--timeout"),
             "storage": storage_url(self.storage),
         }
-        return kind(**self._named_as(kind) | own)
-
-    def _named_as(self, kind: type[Any]) -> dict[str, Any]:
-        """What these options say of the fields of `kind`, by name."""
-        names = [each.name for each in fields(kind)]
-        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return kind(**named_as(self, kind) | own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +199,15 @@ class SearchOptions(WorkOptions):
         "again (1).",
         min=1,
         max=MANY,
+    )
+    foundation: Path | None = option(
+        "FOLDER", "A Chronos model on this machine, to hold the networks against."
+    )
+    track: str | None = option(
+        "NAME", "Write the trials at the end for mlflow, wandb (offline) or tensorboard."
+    )
+    notify: str | None = option(
+        "URL|COMMAND", "Tell it how this ended: a POST, or on its stdin, of a JSON document."
     )
     no_estimate: bool = switch("Measure nothing before the work to foretell it.")
     hang_limit: HangLimit = None

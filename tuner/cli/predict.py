@@ -12,7 +12,7 @@ from tuner.cli.command import argument, option, switch, takes
 from tuner.cli.options import Json
 from tuner.cli.output import note, print_json, printed_to_stderr
 from tuner.cli.replace import Force, check_files, is_figure, is_forecast
-from tuner.errors import UsageError, unknown_name
+from tuner.errors import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,13 +31,11 @@ class PredictOptions:
     model: Path = argument("MODEL.safetensors", "What 'tuner train' wrote.")
     data: Path = argument(
         "DATA",
-        "A .csv or .parquet with the task's columns, oldest rows first; or a task file, "
-        "whose own data is read.",
+        "A .csv or .parquet with the task's columns, oldest rows first, or - for standard input; "
+        "or a task (demo, etth, a file), whose own data is read.",
     )
     output: Path | None = option("FILE", "Write the forecasts here: .csv or .parquet (stdout).")
-    plot: Path | None = option(
-        "FILE", "Draw them as fan charts: .png, .svg or .pdf (these need a Chromium), or .html."
-    )
+    plot: Path | None = option("FILE", "Draw them as fan charts: .png, .svg, .pdf or .html.")
     start: str | None = option(
         "TIME",
         "First time to forecast, as if nothing later were known; the figure shows what "
@@ -50,9 +48,6 @@ class PredictOptions:
         "rows they are.",
     )
     column: list[str] | None = option("NAME", "Only this target column; may be said several times.")
-    separator: str = option("CHARACTER", "Between the cells of a CSV; tab is a tab.", default=",")
-    decimal: str = option("CHARACTER", "Of the numbers in a CSV: . or a comma.", default=".")
-    title: str = option("TEXT", "A line above the figure.", default="")
     force: Force = False
     trust: bool = switch("Let a class run that the model's card names.")
     json: Json = False
@@ -85,8 +80,8 @@ def predict(options: PredictOptions) -> int:
         if options.plot is not None:
             fans = fans_of(model, frame, forecast, columns=options.column or ())
             width, height = size_of(len(fans))
-            figure = fan_figure(fans, title=options.title)
-            save(figure, options.plot, width=width, height=height)
+            save(fan_figure(fans), options.plot, width=width, height=height)
+    note(f"trained on {model.trained_on}")
     if options.column:
         forecast = forecast[forecast["column"].isin(options.column)]
     if options.output is not None:
@@ -96,38 +91,43 @@ def predict(options: PredictOptions) -> int:
 
 
 def _read_rows(options: PredictOptions, task: Task) -> pd.DataFrame:
-    """The rows of a table, or of a task's own file."""
-    from tuner.data.recent_rows import id_column, read_frame, rows_of_task, time_column
+    """The rows of a table, or of a task's own file. A CSV is read as that of the training was."""
+    from tuner.data.recent_rows import key_columns, read_frame, rows_of_task
+    from tuner.data.source_kinds import CsvSource
 
-    if options.data.suffix == TASK_FILE:
-        return rows_of_task(options.data)
-    texts = [time_column(task), id_column(task)]
-    separator = "\t" if options.separator == "tab" else options.separator
-    return read_frame(options.data, texts=texts, separator=separator, decimal=options.decimal)
+    if _is_task(options.data):
+        frame, back = rows_of_task(options.data, held_back=options.start is None)
+        if back:
+            note(
+                f"{', '.join(task.future_covariates)} must be known ahead, and the file has no "
+                f"rows after the last with targets: its last {back:,} rows are forecast"
+            )
+        return frame
+    written = task.source if isinstance(task.source, CsvSource) else None
+    return read_frame(options.data, texts=key_columns(task), written=written)
+
+
+def _is_task(data: Path) -> bool:
+    """A task file, or the name of a built-in task."""
+    from tuner.data.task import BUILT_IN
+
+    return data.suffix == TASK_FILE or str(data) in BUILT_IN
 
 
 def _check(options: PredictOptions) -> None:
     """What can be refused before torch is imported."""
+    from tuner.data.open_file import STANDARD_INPUT
     from tuner.data.recent_rows import check_frame_kind
-    from tuner.report.figures.save import check_drawing, check_kind
+    from tuner.report.figures.save import check_kind
 
-    if options.data.suffix != TASK_FILE:
+    if not _is_task(options.data) and options.data != STANDARD_INPUT:
         check_frame_kind(options.data)
-    if len(options.separator) != 1 and options.separator != "tab":
-        raise UsageError(f"--separator {options.separator!r}: expected one character, or tab")
-    if options.decimal not in (".", ",") or options.decimal == options.separator:
-        raise UsageError(
-            f"--decimal {options.decimal!r}: expected . or a comma, and another character than "
-            "--separator"
-        )
     if options.output is not None:
         check_frame_kind(options.output)
     if options.plot is not None:
         check_kind(options.plot)
     ours = {"--output": (options.output, is_forecast), "--plot": (options.plot, is_figure)}
     check_files(ours, force=options.force)
-    if options.plot is not None:
-        check_drawing(options.plot)
 
 
 def _report(options: PredictOptions, model: SavedModel, forecast: pd.DataFrame) -> None:
@@ -136,6 +136,7 @@ def _report(options: PredictOptions, model: SavedModel, forecast: pd.DataFrame) 
         print_json(
             {
                 "model": str(options.model),
+                "trained_on": model.trained_on,
                 "horizon": model.task.horizon,
                 "quantiles": list(model.task.quantiles),
                 "files": files,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.cli.command import argument, option, takes
-from tuner.cli.device import OneDeviceOptions, alone_on, chosen_device
-from tuner.cli.options import Json, Timeout, data_folder
+from tuner.cli.device import OneDeviceOptions, alone_on, chosen_device, refuse_tf32
+from tuner.cli.options import Json, data_folder
 from tuner.cli.output import note, print_json, printed_to_stderr
 from tuner.cli.replace import Force, check_files, is_profile_page, is_trace
 from tuner.config import Backend, Precision, RunConfig, names_own_code
 from tuner.errors import TunerError, UsageError, exit_code_of
 from tuner.files.durable import put
 from tuner.files.plain import excerpt
-from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from tuner.config import Value
@@ -28,10 +26,6 @@ if TYPE_CHECKING:
 
 
 # A profile that is shown as it is measured, and kept where it is stopped.
-
-
-class _TimeIsUp(KeyboardInterrupt):
-    """What Ctrl-C does, at a time that was set: what catches a training's failures lets it pass."""
 
 
 @dataclass(slots=True)
@@ -53,44 +47,18 @@ class Shown:
             print_measured(now, make_console(), self.printed)
 
     @contextmanager
-    def until_stopped(self, limit_s: float | None) -> Iterator[None]:
-        """What Ctrl-C, SIGTERM, or the end of so many seconds stops is left, and what there is by
-        then is kept.
+    def until_stopped(self) -> Iterator[None]:
+        """What Ctrl-C or SIGTERM stops is left, and what there is by then is kept.
 
         Raises:
-            TunerError: time was up before there was anything.
-            KeyboardInterrupt: as much for a signal.
+            KeyboardInterrupt: that was before there was anything.
         """
         try:
-            with _at_most(limit_s):
-                yield
-        except _TimeIsUp:
-            if self.profile is None:
-                raise TunerError(
-                    f"--timeout: {limit_s:.4g} s were over before anything was measured; give it "
-                    "longer, or measure fewer --steps"
-                ) from None
+            yield
         except KeyboardInterrupt as stop:
             if self.profile is None:
                 raise
             self.exit_code = exit_code_of(stop)
-
-
-@contextmanager
-def _at_most(limit_s: float | None) -> Iterator[None]:
-    def end(*_: object) -> None:
-        raise _TimeIsUp
-
-    if limit_s is None:
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +73,6 @@ class ProfileOptions(OneDeviceOptions):
     task: str | None = option("NAME|FILE", "etth, demo, or a task file (.toml) [etth].")
     steps: int = option("N", "Training steps to time.", default=200, min=10)
     set: list[str] | None = option("NAME=VALUE", "A hyperparameter, in place of the default.")
-    batch: int | None = option("N", "Batch size, as --set batch_size=N.", min=1)
     backend: Backend | None = option(
         None, "How the mathematics is executed (the study file's, or auto)."
     )
@@ -117,7 +84,6 @@ class ProfileOptions(OneDeviceOptions):
     )
     html: Path | None = option("FILE.html", "Write a page with the timeline.")
     trace: Path | None = option("FILE.json", "Write a trace for chrome://tracing.")
-    timeout: Timeout = None
     force: Force = False
     json: Json = False
 
@@ -129,12 +95,11 @@ def profile(options: ProfileOptions) -> int:
     Stage times that add up, memory against batch size, kernels, and the bottleneck in one sentence.
     """
     _check(options)
-    limit_s = duration_s(options.timeout, "--timeout")
     shown, partial = Shown(to_terminal=not options.json), _partial(options)
     measure = _of_variant if options.python is None else _of_script
     try:
         # What somebody else's code prints is not part of the document.
-        with printed_to_stderr(wanted=options.json), shown.until_stopped(limit_s):
+        with printed_to_stderr(wanted=options.json), shown.until_stopped():
             measure(options, shown.tell)
         assert shown.profile is not None, "it was measured"
         _report(options, shown.profile, shown.printed)
@@ -150,11 +115,11 @@ def _check(options: ProfileOptions) -> None:
     if options.arguments and options.python is None:
         raise UsageError("arguments after -- are for a script: give --python FILE.py too")
     if options.python is not None:
-        settings = (options.set, options.batch, options.backend, options.precision, options.task)
+        settings = (options.set, options.backend, options.precision, options.task)
         if any(each is not None for each in settings):
             raise UsageError(
-                "--task, --set, --batch, --backend and --precision are for a variant; a script has "
-                "its own arguments"
+                "--task, --set, --backend and --precision are for a variant; a script has its own "
+                "arguments"
             )
         if not options.python.is_file():
             raise UsageError(f"--python: there is no file {excerpt(str(options.python))}")
@@ -193,11 +158,9 @@ def _profiled(
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
-    from tuner.devices import Gpu
     from tuner.profile.variant_profile import profile_variant
 
-    if config.training.precision is Precision.TF32 and not isinstance(device, Gpu):
-        raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32")
+    refuse_tf32(config.training.precision, device)
     prepared = prepare(load_task(options.task or "etth"), data_dir=data_folder(options.data_dir))
     with alone_on(device):
         data = to_device(prepared, torch_device(device)).seeing(config.hyperparameters.input_size)
@@ -241,16 +204,13 @@ def _config(options: ProfileOptions, file: StudyFile) -> RunConfig:
     from tuner.errors import unknown_name
 
     values: dict[str, Value] = dict(file.default_hyperparameters().as_dict())
-    asked = list(options.set or ())
-    if options.batch is not None:
-        asked.append(f"batch_size={options.batch}")
     seen: set[str] = set()
-    for text in asked:
+    for text in options.set or ():
         name, sign, said = text.partition("=")
         if not sign:
             raise UsageError(f"--set: {excerpt(text)} is no NAME=VALUE, e.g. hidden_size=128")
         if name in seen:
-            raise UsageError(f"{excerpt(name)} is given twice; say it once (--batch is batch_size)")
+            raise UsageError(f"{excerpt(name)} is given twice; say it once")
         seen.add(name)
         if name not in values:
             raise unknown_name("hyperparameter", name, list(values))
@@ -283,18 +243,15 @@ def _report(options: ProfileOptions, found: Profile, printed: Container[str]) ->
     from tuner.display.terminal import make_console
     from tuner.profile.profile_page import as_document, as_page, print_profile
     from tuner.profile.profile_records import OPERATIONS
+    from tuner.report.comparison_files import put_text
 
     if options.json:
         print_json(as_document(found))
     else:
         print_profile(found, make_console(), printed)
-    try:
-        if options.html is not None:
-            options.html.parent.mkdir(parents=True, exist_ok=True)
-            put(options.html, as_page(found).encode())
-            note(f"wrote {options.html}")
-    except OSError as error:
-        raise TunerError(f"--html: {options.html} cannot be written: {error.strerror}") from None
+    if options.html is not None:
+        put_text(options.html, as_page(found))
+        note(f"wrote {options.html}")
     partial = _partial(options)
     if options.trace is not None and partial is not None:
         if OPERATIONS in found.left:  # what the profiler has written is not whole

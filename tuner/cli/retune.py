@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tuner.cli import output
 from tuner.cli.command import But, option, switch, takes
+from tuner.cli.notify import notified
 from tuner.cli.options import SearchOptions
 from tuner.cli.output import note, print_json
 from tuner.cli.replace import Force, check_free, check_placeable, is_page
@@ -57,20 +58,28 @@ def retune(options: RetuneOptions) -> int:
     """Retune a variant to a verdict: searches, re-evaluation on fresh seeds, confirmation,
     comparison.
 
-    Running the same command again goes on where it was, whatever ended it; once everything has run
-    it prints the verdict again. What is asked for is registered when it begins: a later call keeps
-    what it does not say, and nothing changes once the confirmation has begun.
+    Running the same command again goes on where it was. What is asked for is registered when it
+    begins; nothing changes once the confirmation has begun.
     """
     from tuner.cli.foreground import EXIT_CODES
     from tuner.launch.request import StopRequests
     from tuner.launch.retune import RetuneRequest, run
     from tuner.report.terminal.retuning import StageLines
+    from tuner.report.tracking import check_tracker, tracked
 
+    check_tracker(options.track)
     request = options.request(RetuneRequest, **options.plan.said())
     page = _page(options, request)
     foreground = _Foreground(StageLines(), StopRequests())
-    outcome = run(request, progress=foreground, stop=foreground.stop)
-    _report(outcome, page, details=options.details, json=options.json)
+    with notified(options.notify, f"retune {options.variant}") as told:
+        outcome = run(request, progress=foreground, stop=foreground.stop)
+        _report(outcome, page, request, details=options.details, json=options.json)
+        tracked(options.track, request.storage, outcome.groups, note)
+        told |= {"event": "end", "ended": outcome.ended.value}
+        if outcome.verdict is not None:
+            told["answer"] = next(iter(outcome.verdict.answer), "")
+        if any(each.confirmation and each.confirmation.holds for each in outcome.costs):
+            told["event"] = "recommendation"
     return EXIT_CODES.get(outcome.ended, 0)
 
 
@@ -130,12 +139,16 @@ class _Foreground:
             yield lambda: self.lines.trains(studies)
 
 
-def _report(outcome: RetuneOutcome, page: Path | None, *, details: bool, json: bool) -> None:
+def _report(
+    outcome: RetuneOutcome, page: Path | None, request: RetuneRequest, *, details: bool, json: bool
+) -> None:
+    from tuner.display.terminal import make_console
     from tuner.launch import Outcome
     from tuner.report.comparison_files import write_html
-    from tuner.report.terminal.comparison import print_answer
-    from tuner.report.terminal.retuning import COST, print_verdict, verdict_sections
-    from tuner.report.terminal.tables import stopped_in_words
+    from tuner.report.terminal.comparison import print_answer, print_sections
+    from tuner.report.terminal.retuning import COST, verdict_sections
+    from tuner.report.terminal.tables import next_steps, print_next, stopped_in_words
+    from tuner.storage.url import absolute, parse_url
 
     written = None
     if outcome.ended is not Outcome.FILLED:
@@ -143,7 +156,7 @@ def _report(outcome: RetuneOutcome, page: Path | None, *, details: bool, json: b
     if outcome.verdict is not None:
         if not json:  # first: a page that cannot be written takes no words with it
             if details:
-                print_verdict(outcome.verdict, outcome.lines)
+                print_sections(verdict_sections(outcome.verdict, outcome.lines), make_console())
             else:
                 print_answer(outcome.verdict)
         if page is not None:
@@ -151,7 +164,10 @@ def _report(outcome: RetuneOutcome, page: Path | None, *, details: bool, json: b
             more = [(COST, [f"{each}." for each in outcome.lines])]
             write_html(outcome.verdict, page, more=more)
             written = str(page)
-            note(f"wrote {page}")
+            (note if json else output.say)(f"Page: {page}")
+        if not json:
+            address = absolute(parse_url(request.storage))
+            print_next(next_steps(outcome.verdict.studies, address, (), ended="filled"))
     if json:
         sections = verdict_sections(outcome.verdict, outcome.lines) if outcome.verdict else []
         words = [{"title": title, "sentences": told} for title, told in sections]

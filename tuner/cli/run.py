@@ -99,13 +99,16 @@ def _app(arguments: list[str]) -> Any:
     """All commands, in surroundings that their imports can rely on."""
     with _interrupted_at_once(arguments):
         _forget_odd_sizes()
-        from tuner.files.home import provide_home
+        from tuner.files.environment import provide_home
 
         if (line := provide_home(os.environ)) and sys.stderr is not None:
             print(f"tuner: {line}", file=sys.stderr)  # noqa: T201 - this is the command line
         from tuner.cli.app import whole
 
-        return whole()
+        parser = whole()
+        for name in arguments[:1]:
+            parser.commands.get(name)  # its imports, too
+        return parser
 
 
 def _forget_odd_sizes() -> None:

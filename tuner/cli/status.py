@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Container
-from typing import TYPE_CHECKING
+from collections.abc import Container, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from tuner.cli.command import argument, command, option, switch
 from tuner.cli.options import Json, Storage, is_named, opened_database, storage_address, storage_url
@@ -18,11 +20,12 @@ from tuner.errors import (
     exit_code_of,
     unknown_name,
 )
-from tuner.trial.uncollected import nothing_collected
+from tuner.files.environment import nothing_collected
 
 if TYPE_CHECKING:
     from tuner.report.study_status import Standing
     from tuner.storage.database import Database
+    from tuner.storage.optuna.trials import OtherStudy
     from tuner.storage.url import DatabaseUrl
     from tuner.study.open import OpenStudy
 
@@ -41,6 +44,7 @@ def status(
     with nothing_collected():  # looking through all that is imported here takes a tenth of it all
         from tuner.report.study_status import groups_of, standing
         from tuner.storage.database import open_database
+        from tuner.storage.optuna.trials import studies_of_others
         from tuner.study.open import list_studies
         from tuner.study.snapshot import studies_meant
 
@@ -56,12 +60,13 @@ def status(
     try:
         names = list_studies(database) if study is None else studies_meant(database, study)
         found = standing(database, names)
+        others = studies_of_others(database.engine, names) if study is None else []
         if study is not None and found.unreadable:
             raise StorageError(next(iter(found.unreadable.values())))
         if json:
             document = {"studies": list(found.statuses.values()), "groups": groups_of(found.opened)}
             damaged = {"unreadable": dict(found.unreadable)} if found.unreadable else {}
-            print_json({"storage": str(address), **document, **damaged})
+            print_json({"storage": str(address), **document, "others": _in_json(others), **damaged})
         elif not names:
             return _nothing_yet(address, study, storage, json=False)
         elif watch and found.opened:
@@ -71,10 +76,24 @@ def status(
             from tuner.report.terminal.tables import print_status
 
             print_status(found.opened, found.statuses)
+        _say_others(address, () if json else others)
         _say_unreadable(found)
     finally:
         database.close()
     return StorageError.exit_code if found.unreadable else 0
+
+
+def _say_others(address: DatabaseUrl, others: Sequence[OtherStudy]) -> None:
+    """Studies that tuner did not launch, as what they are."""
+    for each in others:
+        say(f"{each.name}: {each.in_words}")
+    if theirs := [each.name for each in others if each.is_foreign]:
+        words = ["tuner", "confirm", str(address), "--study", theirs[0]]
+        say(f"to confirm one: {command_line([*words, '--objective', 'FILE.py:NAME'])}")
+
+
+def _in_json(others: Sequence[OtherStudy]) -> list[dict[str, Any]]:
+    return [asdict(each) for each in others]
 
 
 def _say_unreadable(found: Standing) -> None:
@@ -95,8 +114,21 @@ def _nothing_yet(address: DatabaseUrl, study: str | None, flag: str | None, *, j
     """
     if study is not None:
         raise unknown_name("study", study, [], more=f" in {address}; 'tuner launch' creates one")
+    others: Sequence[OtherStudy] = ()
+    if not address.is_sqlite or address.sqlite_path.exists():
+        from tuner.storage.database import read_only_storage
+        from tuner.storage.optuna.trials import studies_of_others
+
+        with (
+            contextlib.suppress(EmptyDatabaseError),
+            contextlib.closing(read_only_storage(address)) as database,
+        ):
+            others = studies_of_others(database.engine, ())
     if json:
-        print_json({"storage": str(address), "studies": [], "groups": []})
+        none = {"studies": [], "groups": [], "others": _in_json(others)}
+        print_json({"storage": str(address), **none})
+    elif others:
+        _say_others(address, others)
     else:
         there = [] if flag is None or address.holds_secrets else ["--storage", flag]
         launch = command_line(["tuner", "launch", "--variant", "rmsnorm", *there])

@@ -1,16 +1,18 @@
-"""`tuner study`: whole studies written to a file and read from one."""
+"""`tuner study`: whole studies, listed, shown, renamed, deleted, exported and imported."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.command import argument, command, option
+from tuner.cli.command import argument, command, option, switch
 from tuner.cli.options import Json, Storage, Trust, opened_database, storage_url
 from tuner.cli.output import print_json, say
 from tuner.cli.replace import Force, check_free, is_exported_study
+from tuner.display.text import shown
 from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
@@ -49,12 +51,120 @@ def refuse_another_study(path: Path, name: str, definition: StudyDefinition) -> 
 
 app = typer.Typer(
     name="study",
-    help="Export and import whole studies.",
+    help="List, show, rename, delete, export and import whole studies.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The study.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The study.", show_default=False)]
+
+
+@app.command("list", short_help="List all studies, with what each holds.")
+@command
+def list_(storage: Storage = None, json: Json = False) -> int:
+    """List all studies of the database, other programs' too: what each is, how it stands, when
+    something last happened, and how much it holds.
+    """
+    from tuner.display.terminal import make_console
+    from tuner.report.holdings import holdings
+    from tuner.report.terminal.tables import fitting
+
+    with opened_database(storage_url(storage)) as database:
+        found = holdings(database)
+    if json:
+        print_json({"studies": found})
+        return 0
+    console, rows = make_console(), list[dict[str, str]]()
+    for each in found:
+        each["bytes"] = f"{each.get('bytes', 0) / 1e6:.1f} MB"
+        rows.append({key: shown(str(each.get(key) or "")) for key in found[0]})
+    console.print(fitting("Studies", rows, console.width, leave_out=("last", "bytes", "task")))
+    return 0
+
+
+@app.command("show", short_help="Say what a study is, and who refers to it.")
+@command
+def show(name: Name, storage: Storage = None, json: Json = False) -> int:
+    """Say what a study is: variant, task, settings that are not as usual, objectives, counts,
+    workers, the retune that is registered, and who refers to it.
+    """
+    from tuner.report.holdings import described
+    from tuner.study.open import open_study
+
+    with opened_database(storage_url(storage)) as database:
+        found = described(open_study(database, name))
+    if json:
+        print_json(found)
+        return 0
+    for what, said in found.items():
+        say(f"{what:<12}{said if isinstance(said, str) else ', '.join(said)}")
+    return 0
+
+
+@app.command("rename", short_help="Call a study otherwise; what refers to it follows.")
+@command
+def rename(
+    old: str = argument("OLD", "The study."),
+    new: str = argument("NEW", "What it is to be called."),
+    storage: Storage = None,
+    json: Json = False,
+) -> int:
+    """Call a study otherwise. Its group, limits of device hours and verifications follow; its seeds
+    and files stay. Refused while somebody is at work on it.
+
+    'tuner launch' and 'tuner retune' look for <task>-<variant>: under another name it is another
+    study to them, unless --study says it.
+    """
+    from tuner.launch.plan import check_study_name
+    from tuner.study.housekeeping import rename_study
+
+    check_study_name(new, flag="NEW")
+    with opened_database(storage_url(storage)) as database:
+        rename_study(database, old, new)
+    if json:
+        print_json({"renamed": old, "to": new})
+    else:
+        say(f"{old} is called {new} now")
+    return 0
+
+
+@app.command("delete", short_help="Delete a study, and all that is kept of it.")
+@command
+def delete(
+    name: str = argument("NAME", "The study, or group:NAME for all searches of a group."),
+    yes: bool = switch("Do not ask."),
+    storage: Storage = None,
+    json: Json = False,
+) -> int:
+    """Delete a study for good: its trials, curves and verification runs, and its checkpoints here.
+    All of it goes, or nothing. Refused while somebody is at work on it.
+
+    Pages and exported files stay. 'tuner study export' keeps one that may be wanted again.
+    """
+    from tuner.study.housekeeping import delete_studies
+    from tuner.study.snapshot import studies_meant
+    from tuner.worker.paths import WorkerPaths, forget_study, working_folder
+
+    with opened_database(storage_url(storage)) as database:
+        names = studies_meant(database, name)
+        if not yes:
+            _ask_for(f"delete {', '.join(names)}, all trials and runs")
+        paths = WorkerPaths(working_folder(database.address))
+        for key in delete_studies(database, names):
+            forget_study(paths, key)
+    if json:
+        print_json({"deleted": names})
+    else:
+        say(f"deleted: {', '.join(names)}")
+    return 0
+
+
+def _ask_for(what: str) -> None:
+    """Raises UsageError where nobody agrees, or can be asked."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{what}, for good? there is no terminal to ask; say --yes")
+    if not typer.confirm(f"{what}, for good?", err=True):
+        raise UsageError("nothing is deleted")
 
 
 @app.command("export", short_help="Write a study into one file.")
@@ -106,7 +216,7 @@ def import_(
     from tuner.launch.plan import check_study_name
     from tuner.spec.study_file import load_study_file
     from tuner.study.archive import read_archive
-    from tuner.study.own_file import OwnProgram
+    from tuner.study.own_file import OwnProgram, keep_if_possible
     from tuner.study.transfer import over_space, restore
 
     archive = read_archive(file)
@@ -127,7 +237,7 @@ def import_(
         origin = "" if trust else str(file)
         made = restore(database, archive, name or archive.name, origin=origin)
         if trust and (program := OwnProgram.of(made.definition)) is not None:
-            program.keep()
+            keep_if_possible(program, program.content)
         _say(made, what, json=json, more=more)
     return 0
 

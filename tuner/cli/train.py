@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tuner.cli.best import Pick, Picking, picked
-from tuner.cli.command import option, takes
+from tuner.cli.best import Picking, picked
+from tuner.cli.command import option, switch, takes
 from tuner.cli.device import alone_on, chosen_device
 from tuner.cli.options import Cpu, DataDir, OneGpu, Trust, data_folder
 from tuner.cli.output import note, print_json, printed_to_stderr, say
@@ -19,10 +19,12 @@ from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 
 if TYPE_CHECKING:
+    from tuner.data.prepare import PreparedData
     from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
-    from tuner.export.train import Failed, Recipe, Trained
-    from tuner.training import EpochRecord, Evaluation
+    from tuner.export.train import Averaged, Failed, Kept, Recipe, Refitted, Trained
+    from tuner.training import EpochRecord
+    from tuner.training.baselines.plain import Timed
 
 
 # What `tuner train` tells: how far it is, and what its seeds came to.
@@ -37,18 +39,21 @@ class Ended:
 
     trained: tuple[Trained, ...]
     failed: tuple[Failed, ...]
-    baselines: Mapping[str, Evaluation]
+    baselines: Mapping[str, Timed]
     """What needs no network."""
-    loses: str
-    """That one of them does as well, in a sentence; empty where none does."""
+    worth: str
+    """Whether the model that is kept beats them, in a sentence."""
+    averaged: Averaged | None = None
+    refitted: Refitted | None = None
 
 
 def tell(ended: Ended, output: Path, *, as_json: bool) -> None:
     """What the seeds came to, and which files hold the best of them."""
-    from tuner.export.train import best_of, files_of
-    from tuner.study.results import in_words
+    from tuner.export.train import files_of, kept_of
+    from tuner.study.baselines import in_words
 
-    kept, files = best_of(ended.trained), files_of(output)
+    kept, files = kept_of(ended.trained, ended.averaged), files_of(output)
+    refitted = None if ended.refitted is None else ended.refitted.in_words()
     if as_json:
         print_json(
             {
@@ -56,18 +61,22 @@ def tell(ended: Ended, output: Path, *, as_json: bool) -> None:
                 "metrics": kept.as_dict(),
                 "seeds": [each.as_dict() for each in ended.trained],
                 "failed_seeds": [each.as_dict() for each in ended.failed],
+                "ensemble": None if ended.averaged is None else ended.averaged.sentence,
+                "refit": refitted,
             }
         )
     else:
-        if ended.loses:
-            say(f"{ended.loses}.")
-        _print(ended.trained, kept)
+        if ended.worth:
+            say(f"{ended.worth}.")
+        _print(ended, kept)
         for series in kept.scores.test_mql:
             mql = [
-                f"{in_words(name)} {each.test_mql[series]:.4f}"
+                f"{in_words(name)} {each.scores.test_mql[series]:.4f}"
                 for name, each in ended.baselines.items()
             ]
             say(f"without a network, {series}: test MQL of {', '.join(mql)}")
+        if refitted:
+            say(f"{refitted}.")
     note(f"wrote {' and '.join(files)}")
 
 
@@ -87,10 +96,10 @@ def announcer() -> Callable[[int, EpochRecord], None]:
     return announce
 
 
-def _print(trained: tuple[Trained, ...], kept: Trained) -> None:
+def _print(ended: Ended, kept: Kept) -> None:
     from tuner.report.terminal.explanations import print_forecast_quality
 
-    for each in trained:
+    for each in ended.trained:
         r, mark = each.result, " (kept)" if each is kept else ""
         say(
             f"seed {each.seed}: {r.stopped_by} after {r.epochs} epochs, {r.wall_clock_s:.2f} s, "
@@ -101,10 +110,20 @@ def _print(trained: tuple[Trained, ...], kept: Trained) -> None:
                 f"  {series}: test MQL {mql:.4f}, of sorted quantiles "
                 f"{each.quality.sorted_mql[series]:.4f}"
             )
+    if ended.averaged is not None:
+        say(f"{ended.averaged.sentence}.")
+        say(f"test MQL of that mean: {ended.averaged.quality.sorted_mql_mean:.4f}")
     if kept.scores.test_columns:
         columns = [f"{name} {mql:.4f}" for name, mql in kept.scores.test_columns.items()]
         say(f"test MQL by target column, in its units: {', '.join(columns)}")
     print_forecast_quality(kept.quality)
+    if (found := kept.calibration) is not None:
+        from tuner.training.calibration import ABOUT
+
+        say(f"calibrated on {found.windows:,} validation windows; {ABOUT}:")
+        print_forecast_quality(found.after)
+        if found.failed:
+            say(f"{found.failed}.")
 
 
 SEEDS_AT_MOST = 100
@@ -128,15 +147,18 @@ class TrainOptions(Picking):
     data_dir: DataDir = None
     gpu: OneGpu = None
     cpu: Cpu = False
-    backend: Backend = option(None, "How the mathematics is executed.", default=Backend.AUTO)
+    calibrate: bool = switch("Shift intervals, so that they hold what they promise.")
+    ensemble: bool = switch("Keep a mean of seeds and plain baselines, where it is better.")
+    refit: bool = switch("Then train what is kept once more, on all rows.")
+    backend: Backend = option(
+        "NAME", "auto, eager, graph, compile or triton.", default=Backend.AUTO
+    )
     trust: Trust = False
 
 
 @takes(TrainOptions)
 def train(options: TrainOptions) -> int:
-    """Train a configuration from a study, or from a file, and save the model with a card that says
-    all about it.
-    """
+    """Train a configuration of a study, or of a file; save the model and its card."""
     _check(options)
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
     from tuner.export.saved_model import check_output
@@ -156,7 +178,7 @@ def train(options: TrainOptions) -> int:
 def _check_beside_config(options: TrainOptions) -> None:
     """Refuse what chooses a configuration, where a file holds the one."""
     said = {
-        "--pick": None if options.pick is Pick.SAME_QUALITY else options.pick,
+        "--pick": None if options.pick == "same-quality" else options.pick,
         "--margin": options.margin,
         "--against": options.against,
         "--values": options.values,
@@ -205,23 +227,24 @@ def _trained(options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores) -> E
     Raises:
         TunerError: no seed left a model.
     """
-    from tuner.data.prepare import prepare
     from tuner.data.windows import to_device
     from tuner.devices import Gpu
-    from tuner.export.train import Failed, best_of, loses_to, save_trained, train_seeds
-    from tuner.training.evaluate import score_baselines
+    from tuner.export.train import Failed, average, kept_of, refit, save_trained, train_seeds
+    from tuner.training.baselines.plain import score_baselines
 
-    task = _task(options.task, recipe)
-    prepared = prepare(task, data_dir=data_folder(options.data_dir))
-    if recipe.data_hash not in (None, prepared.data_hash):
-        note("this is other data than the configuration was found on; the card says so")
-    data = to_device(prepared, "cuda:0" if isinstance(device, Gpu) else "cpu")
+    prepared, whole = _prepared(options, recipe)
+    place = "cuda:0" if isinstance(device, Gpu) else "cpu"
+    data = to_device(prepared, place)
     wanted = range(options.seeds) if options.seeds is not None else [options.seed or 0]
     trained: list[Trained] = []
     failed: list[Failed] = []
+    card: dict[str, Any] = {}
     with alone_on(device):
         baselines = score_baselines(data)
-        for each in train_seeds(recipe, data, wanted, on_epoch=announcer()):
+        told = recipe, prepared, trained, device.model, baselines, failed
+        for each in train_seeds(
+            recipe, data, wanted, calibrated=options.calibrate, on_epoch=announcer()
+        ):
             if not isinstance(each, Failed):
                 trained.append(each)
             else:
@@ -229,19 +252,37 @@ def _trained(options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores) -> E
                 if len(wanted) > 1:
                     note(each.in_words())
             if trained:  # after each seed: whatever ends the others takes no model with it
-                save_trained(
-                    options.output, recipe, prepared, trained, device.model, baselines, failed
-                )
-    if not trained:
-        raise TunerError(
-            f"{failed[0].in_words()}; try another seed, or another configuration of the front"
-        )
-    return Ended(
-        trained=tuple(trained),
-        failed=tuple(failed),
-        baselines=baselines,
-        loses=loses_to(best_of(trained), baselines, prepared.task.objective_series),
-    )
+                card = save_trained(options.output, *told)
+        if not trained:
+            raise TunerError(
+                f"{failed[0].in_words()}; try another seed, or another configuration of the front"
+            )
+        ended = Ended(trained=tuple(trained), failed=tuple(failed), baselines=baselines, worth="")
+        if options.ensemble:
+            mean = average(recipe, data, trained, calibrated=options.calibrate)
+            ended = replace(ended, averaged=mean)
+            card = save_trained(options.output, *told, mean)
+        if options.refit:
+            note(f"{options.output} holds the model so far; now it is trained on all rows")
+            all_data, kept = to_device(whole, place), kept_of(trained, ended.averaged)
+            refitted = refit(recipe, whole, all_data, trained, kept, announcer())
+            ended = replace(ended, refitted=refitted)
+            card = save_trained(options.output, *told, ended.averaged, refitted)
+    return replace(ended, worth=str(card["worth"] or ""))
+
+
+def _prepared(options: TrainOptions, recipe: Recipe) -> tuple[PreparedData, PreparedData]:
+    """The data with its splits; and, for a training on all rows, as such."""
+    from tuner.data.prepare import prepare
+
+    task, folder = _task(options.task, recipe), data_folder(options.data_dir)
+    prepared = prepare(task, data_dir=folder)
+    whole = prepare(task, data_dir=folder, whole=True) if options.refit else prepared
+    if whole.data_hash != prepared.data_hash:
+        raise TunerError(f"the data of task {task.name!r} changed while it was read; try again")
+    if recipe.data_hash not in (None, prepared.data_hash):
+        note("this is other data than the configuration was found on; the card says so")
+    return prepared, whole
 
 
 def _task(named: str | None, recipe: Recipe) -> Task:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,7 +52,13 @@ def warm(options: WarmOptions) -> int:
     from tuner.devices.common_files import who_may_change
     from tuner.devices.cpu import available_cores
     from tuner.launch.background import MOST_JOBS, missing_of
-    from tuner.trial.ahead.compile_order import Order, cache_folder
+    from tuner.trial.ahead.compile_order import (
+        Order,
+        Progress,
+        cache_folder,
+        read_stamp,
+        stamp_path,
+    )
 
     capability = _capability(options.capability)
     cache = cache_folder(os.environ)
@@ -61,7 +66,7 @@ def warm(options: WarmOptions) -> int:
     if (caution := who_may_change(cache)) is not None:
         note(caution)
     missing = missing_of(searches, capability, cache)
-    done, took_s = None, 0.0
+    done, took_s = Progress(), 0.0
     if missing:
         order = Order(
             capability=capability,
@@ -70,16 +75,19 @@ def warm(options: WarmOptions) -> int:
             jobs=options.jobs or min(len(available_cores()), MOST_JOBS),
         )
         done, took_s = _compile(order, cache)
-    counts = _counts(searches, capability, cache, done)
-    reasons = list(dict.fromkeys([*reasons, *counts.reasons]))
+    stamps = [read_stamp(stamp_path(cache, each, capability)) for each in searches]
+    there = {name for stamp in stamps if stamp is not None for name in stamp.kernels}
+    ready = max(len(there), done.ready)  # no stamps where the cache cannot be written
+    reasons += [stamp.reason for stamp in stamps if stamp is not None and not stamp.kernels]
+    reasons = list(dict.fromkeys([*reasons, *done.reasons]))
     if options.json:
         print_json(
             {
                 "capability": f"{capability[0]}.{capability[1]}",
                 "cache": str(cache),
-                "kernels": counts.ready,
-                "compiled": counts.compiled,
-                "were_there": counts.there,
+                "kernels": ready,
+                "compiled": done.compiled,
+                "were_there": ready - done.compiled,
                 "seconds": round(took_s, 1),
                 "nothing_because": reasons,
             }
@@ -87,11 +95,11 @@ def warm(options: WarmOptions) -> int:
         return 0
     for reason in reasons:
         say(f"nothing to compile: {reason}")
-    if counts.ready:
-        took = f" in {took_s:.0f} s" if counts.compiled else ""
+    if ready:
+        took = f" in {took_s:.0f} s" if done.compiled else ""
         say(
-            f"{counts.ready} kernels for compute capability {capability[0]}.{capability[1]} are "
-            f"ready: {counts.compiled} compiled{took}, {counts.there} were there; in {cache}"
+            f"{ready} kernels for compute capability {capability[0]}.{capability[1]} are "
+            f"ready: {done.compiled} compiled{took}, {ready - done.compiled} were there; in {cache}"
         )
     return 0
 
@@ -158,23 +166,3 @@ def _compile(order: Order, cache: Path) -> tuple[Progress, float]:
         finally:
             process.child.end()
     return process.progress, time.monotonic() - began
-
-
-def _counts(
-    searches: Sequence[Search], capability: Capability, cache: Path, done: Progress | None
-) -> Progress:
-    """What is ready for all of the searches, also for those that nothing was to be done for."""
-    from tuner.trial.ahead.compile_order import Progress, read_stamp, stamp_path
-
-    stamps = [read_stamp(stamp_path(cache, each, capability)) for each in searches]
-    names = {name for stamp in stamps if stamp is not None for name in stamp.kernels}
-    reasons = [stamp.reason for stamp in stamps if stamp is not None and not stamp.kernels]
-    if done is None:
-        return Progress(found=len(names), there=len(names), reasons=tuple(reasons))
-    total = max(len(names), done.ready)  # no stamps where the cache cannot be written
-    return Progress(
-        found=total,
-        there=total - done.compiled,
-        compiled=done.compiled,
-        reasons=tuple(dict.fromkeys([*reasons, *done.reasons])),
-    )

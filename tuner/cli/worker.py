@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from dataclasses import dataclass
@@ -9,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.command import option, switch, takes
 from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
-from tuner.cli.options import Cpu, DataDir, HangLimit, Storage, Trust, data_folder, storage_url
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    HangLimit,
+    Storage,
+    Trust,
+    data_folder,
+    named_as,
+    storage_url,
+)
 from tuner.cli.output import note
 from tuner.errors import UsageError
 from tuner.settings import duration_s
@@ -27,9 +37,7 @@ PREDECESSOR_S = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """The options of `tuner worker`; the hidden ones are for its supervisor, and for itself when it
-    goes on in a fresh process.
-    """
+    """The options of `tuner worker`; the hidden ones are for its supervisor."""
 
     study: str = option(
         "NAME[,NAME]",
@@ -60,52 +68,46 @@ class WorkerOptions:
     supervised_by: int | None = option(hidden=True)
     name: str | None = option(hidden=True)
     heartbeat: int | None = option(hidden=True)
-    failures: int = option(default=0, hidden=True)
-    kept_assignment: int | None = option(named="--gpu-assignment", hidden=True)
 
 
 @takes(WorkerOptions)
 def worker(options: WorkerOptions) -> int:
     """Run trials of a study on one device until its budget is filled."""
-    from tuner.worker.heartbeat import FRESH_PROCESS
-    from tuner.worker.process import ContextLostError, Orphan, end_at_once, go_on_afresh
+    from tuner.worker.process import FRESH_PROCESS, ContextLostError, Orphan, end_at_once
 
     orphan = Orphan(options.supervised_by) if options.supervised_by is not None else None
     if options.cpu == (options.gpu is not None):
         raise UsageError(ONE_DEVICE)
     patience_s = PREDECESSOR_S if options.keep_alive else 0.0
-    assignment = None
     device: Gpu | CpuCores
     if options.gpu is not None:
-        assignment = assignment_at(options.gpu, kept=options.kept_assignment, patience_s=patience_s)
-        device = own_gpu(assignment.gpu)
+        device = own_gpu(assignment_at(options.gpu, patience_s=patience_s).gpu)
     else:
         device = own_device(gpu=None, cpu=True, cores=options.cores, patience_s=patience_s)
-    trainer = None if options.keep_alive else _trainer(device, options.heartbeat)
-    from tuner.worker.session import WorkOrder, work  # takes a second, in which torch is imported
-
-    order = WorkOrder(
-        studies=options.study if orphan is None else _named(options.study),
-        storage=storage_url(options.storage),
-        verify=options.verify,
-        name=options.name,
-        heartbeat=options.heartbeat,
-        trust=options.trust,
-        trusted_code=sorted(_hashes(options.trust_code)),
-        data_dir=data_folder(options.data_dir),
-        task=options.task,
+    make_trainer = functools.partial(_trainer, device, options.heartbeat)
+    trainer = None if options.keep_alive else make_trainer()
+    from tuner.worker.session import (  # takes a second, in which torch is imported
+        WorkOrder,
+        work,
+        work_alone,
     )
+
+    own = {
+        "studies": options.study if orphan is None else _named(options.study),
+        "storage": storage_url(options.storage),
+        "trusted_code": sorted(_hashes(options.trust_code)),
+        "data_dir": data_folder(options.data_dir),
+    }
+    order = WorkOrder(**named_as(options, WorkOrder) | own)
     if trainer is None:
         return _kept(order, device, options.hang_limit)
+    if orphan is None:
+        return work_alone(order, device, trainer, make_trainer, note=note)
     try:
         code = work(order, device, trainer, orphan=orphan, note=note)
-    except ContextLostError as lost:
-        if orphan is None:
-            go_on_afresh(lost, device, assignment, failures=options.failures)
+    except ContextLostError:
         code = FRESH_PROCESS
-    if orphan is not None:
-        end_at_once(code)
-    return code
+    return end_at_once(code)
 
 
 def _kept(order: WorkOrder, device: Gpu | CpuCores, hang_limit: str | None) -> int:
@@ -151,7 +153,7 @@ def _trainer(device: Gpu | CpuCores, heartbeat: int | None) -> Trainer:
     from tuner.devices import Gpu
 
     if isinstance(device, Gpu):
-        from tuner.worker.trainer.trainer_process import TrainerProcess
+        from tuner.worker.trainer import TrainerProcess
 
         return TrainerProcess(device, heartbeat)
     from tuner.worker.session import InThisProcess

@@ -14,7 +14,9 @@ import io
 import re
 import shlex
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$!:@])|(?<=\bwww)(\.)", re.IGNORECASE)
@@ -37,10 +39,10 @@ def shown(text: object) -> str:
 
 
 def shown_value(value: float | str | bool, digits: int = 6) -> str:
-    """The value of a hyperparameter: a number with so many digits, else as it is."""
-    if isinstance(value, str | bool):
-        return shown(value)
-    return f"{value:.{digits}g}"
+    """The value of a hyperparameter: a number that is no whole one with so many digits, else as it
+    is.
+    """
+    return f"{value:.{digits}g}" if isinstance(value, float) else shown(value)
 
 
 def shown_lines(text: str) -> str:
@@ -73,10 +75,15 @@ def in_csv(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """A CSV of these rows, their heads the first."""
+def csv_text(rows: Sequence[Mapping[str, object]], *, first: Iterable[str] = ()) -> str:
+    """A CSV of these rows, with every column that one of them has, those named `first` before the
+    others; a cell is empty where its row has no such column.
+    """
+    columns = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
     text = io.StringIO(newline="")
-    csv.writer(text).writerows(map(in_csv, row) for row in rows)
+    written = csv.writer(text)
+    written.writerow(map(in_csv, columns))
+    written.writerows([in_csv(row.get(name, "")) for name in columns] for row in rows)
     return text.getvalue()
 
 
@@ -118,6 +125,24 @@ def _escape(character: str) -> str:
     return _SHORT.get(character) or (
         f"\\u{number:04x}" if number <= _LAST_OF_16_BITS else f"\\U{number:08x}"
     )
+
+
+def filled(template: Path, *, each: Callable[[Any], str] | None = None, **said: Any) -> str:
+    """A text of ours with what is said in its places, every value as `each` writes it. Functions
+    are said as well, and are its filters, as are those of this module that escape.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    texts = Environment(  # noqa: S701 - it is no page: filters escape
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=each,
+    )
+    texts.filters |= {"shown": shown, "in_markdown": in_markdown, "in_code": in_code}
+    texts.filters |= {name: value for name, value in said.items() if callable(value)}
+    return texts.from_string(template.read_text(encoding="utf-8")).render(said)
 
 
 # What a signal is called.

@@ -1,8 +1,8 @@
 """The best configuration of a study, in the forms that training code takes.
 
-`choice` picks a trial, `record` says what it is and where it comes from, `load` finds it in a
-database or an archive; one module writes each form. `bundle` and `standalone` make scripts that run
-without tuner.
+`pick` chooses a trial, `best_config` says what it is and where it comes from, `load` finds it in a
+database or an archive, `forms` writes it. Scripts are templates in `scripts`; `bundle` cuts out of
+this package what they need to run without it.
 """
 
 from tuner.export.best_config import BestConfig

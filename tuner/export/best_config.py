@@ -33,7 +33,7 @@ from tuner.models.of_neuralforecast.library_source import (
 )
 from tuner.models.readings import reading_of
 from tuner.spec.definition import StudyDefinition
-from tuner.study.results import loses
+from tuner.study.baselines import Scored, Worth, worth
 
 if TYPE_CHECKING:
     from torch import nn
@@ -69,7 +69,8 @@ class BestConfig:
     last confirmation found of this trial, None where that was of another one or there was none.
     `why` is a sentence of all this, and `notes` is what else to know. `source` is where a task file
     says the data is and in what dialect it is written; empty where no file was named. `baselines`
-    are the MQL of forecasts without a network by the study's objective, `test_baselines` by test.
+    are forecasts without a network, with their scores; `runs` the MQL of runs of windows, by the
+    study's objective, which say how surely it is better than these.
 
     >>> from tuner import load_best
     >>> best = load_best(study="quick", pick="knee", storage="sqlite:///quick.db")
@@ -94,8 +95,8 @@ class BestConfig:
     recommendation: dict[str, Any] | None = None
     confirmed: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
-    baselines: dict[str, float] = field(default_factory=dict)
-    test_baselines: dict[str, float] = field(default_factory=dict)
+    baselines: tuple[Scored, ...] = ()
+    runs: tuple[float, ...] = ()
     source: dict[str, Any] = field(default_factory=dict)
     untrusted: str = ""
     """The exported study that names code of its own, which must not run unasked: its file, or the
@@ -131,13 +132,25 @@ class BestConfig:
         return self.definition.hyperparameters(self.params)
 
     @property
-    def loses(self) -> str:
-        """That a forecast without a network is as good, in a sentence; empty where none is."""
+    def worth(self) -> str:
+        """Whether it is better than forecasts without a network, in a sentence; empty where none
+        was scored.
+        """
+        found = self.against_baselines()
+        return "" if found is None else found.sentence
+
+    def against_baselines(self, whose: str = "this configuration") -> Worth | None:
+        """The same with what follows from it; None where none was scored."""
         objective = self.definition.objectives[1]
         mql = self.values[objective]
         if self.verified is not None and objective in self.verified:
             mql = self.verified[objective]["median"]
-        return loses(mql, self.baselines, error=objective)
+        return worth(mql, self.runs, self.baselines, whose, error=objective)
+
+    def _by(self, error: str) -> dict[str, float]:
+        """MQL of each baseline that was run, the lowest first."""
+        known = [(each.name, mql) for each in self.baselines if (mql := each.by(error)) is not None]
+        return dict(sorted(known, key=lambda pair: pair[1]))
 
     @property
     def accumulate(self) -> int:
@@ -209,12 +222,15 @@ class BestConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of `tuner best --format json`."""
+        by_test = self.definition.objectives[1] == "test_mql"
+        beside = {} if by_test else self._by("test_mql")
         return {
             **in_json(self, "variant", "task", "study", "trial", "pick", "chosen_on", "why"),
             **in_json(self, "params", "values", "expected", "verified", "confirmed"),
             "recommendation": self.recommendation,
-            "baselines": self.baselines or None,
-            **({"test_baselines": self.test_baselines} if self.test_baselines else {}),
+            "worth": self.worth or None,
+            "baselines": self._by(self.definition.objectives[1]) or None,
+            **({"test_baselines": beside} if beside else {}),
             "architecture": in_json(self.definition.architecture, "model", "settings"),
             "training": self.training.protocol(),
             "provenance": self.provenance,

@@ -80,8 +80,9 @@ def bundle(
         order = [first, *(name for name in order if name != first)]
     texts: dict[str, str] = {}
     for module in order:
-        for name in (name for name, _ in _in_order(module) if (module, name) in found.wanted):
-            text = _text(module, found.wanted[module, name])
+        wanted = [(name, node) for (home, name), node in found.wanted.items() if home == module]
+        for name, node in sorted(wanted, key=lambda each: each[1].lineno):
+            text = _text(module, node)
             if texts.setdefault(name, text) != text:
                 raise ValueError(
                     f"{module}.{name} is another definition of the name {name!r}; rename one of "
@@ -204,10 +205,6 @@ def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
             yield node
 
 
-def _in_order(module: str) -> list[tuple[str, ast.stmt]]:
-    return sorted(_read(module).definitions.items(), key=lambda item: item[1].lineno)
-
-
 def _names(node: ast.AST, without: Sequence[ast.AST] = ()) -> list[str]:
     if node in without:
         return []
@@ -253,21 +250,17 @@ def _shorten(lines: list[str | None], docstring: ast.stmt, start: int) -> None:
 
 
 def _import_lines(imports: dict[str, tuple[str, str]]) -> str:
-    plain: set[str] = set()
-    named: dict[str, set[str]] = {}
+    plain: list[str] = []
+    named: dict[str, list[str]] = {}
     for bound, (module, name) in imports.items():
-        if not name:
-            plain.add(
-                f"import {module}"
-                if bound == module.partition(".")[0]
-                else f"import {module} as {bound}"
-            )
+        if name:
+            words = name if bound == name else f"{name} as {bound}"
+            named.setdefault(module, []).append(words)
         else:
-            named.setdefault(module, set()).add(name if bound == name else f"{name} as {bound}")
-    lines = sorted(plain) + [
-        f"from {module} import {', '.join(sorted(named[module]))}" for module in sorted(named)
-    ]
-    return "\n".join(lines)
+            renamed = bound != module.partition(".")[0]
+            plain.append(f"import {module} as {bound}" if renamed else f"import {module}")
+    lines = [f"from {module} import {', '.join(sorted(named[module]))}" for module in sorted(named)]
+    return "\n".join(sorted(plain) + lines)
 
 
 def _joined(texts: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,13 @@ from tuner.files.plain import in_json
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership, seeds_of
 from tuner.spec.study_file import builtin_variants, load_study_file
-from tuner.storage.database import open_database
+from tuner.storage.database import Database, open_database
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.archive import is_archive_name, read_archive
 from tuner.study.code import untrusted_origin, with_code
 from tuner.study.open import open_study
-from tuner.study.results import TrialRecord, baselines_of
+from tuner.study.results import TrialRecord
 from tuner.study.snapshot import Group, StudySnapshot, grouped, searches_of, snapshot, studies_meant
-from tuner.study.throughput import windows_of_an_epoch
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.reasons import confirmed_sentence
@@ -137,7 +137,7 @@ def best_of(
         return config
     if storage is not None and is_archive(storage):
         return config if trust else dataclasses.replace(config, untrusted=storage)
-    return _with_code(config, storage or DEFAULT_URL, trust=trust)
+    return _with_code(config, storage, trust=trust)
 
 
 def _as_argument(flag: re.Match[str]) -> str:
@@ -145,11 +145,11 @@ def _as_argument(flag: re.Match[str]) -> str:
     return f"{flag[1].replace('-', '_')}={'' if flag[2] is None else repr(flag[2])}"
 
 
-def _with_code(config: BestConfig, storage: str, *, trust: bool) -> BestConfig:
+def _with_code(config: BestConfig, storage: str | None, *, trust: bool) -> BestConfig:
     """With code of somebody's own as this host has it, or may have it from the database; else with
     why it may not or cannot run here, which only matters to who builds or trains it.
     """
-    with closing(open_database(absolute(parse_url(storage)), create=False)) as database:
+    with closing(_opened(storage)) as database:
         opened = open_study(database, config.study)
         if (origin := untrusted_origin(opened)) and not trust:
             stranger = f"study {opened.name!r}, which came from {origin},"
@@ -166,7 +166,7 @@ def config_of(study: StudySnapshot, picked: Picked, *, searches: int = 1) -> Bes
     definition, record, expected = study.definition, picked.record, picked.expected
     assert record.values is not None, "a configuration is that of a complete trial"
     number = study.configuration(record.number).number
-    fresh, records = verified_in(study).get(number), study.results.records
+    fresh = verified_in(study).get(number)
     clock, error = definition.objectives
     return BestConfig(
         variant=definition.variant,
@@ -186,8 +186,8 @@ def config_of(study: StudySnapshot, picked: Picked, *, searches: int = 1) -> Bes
         verified=None if fresh is None else fresh.as_dict(),
         unverified="" if fresh is None else fresh.without_figures,
         confirmed=_confirmed(study, number),
-        baselines=baselines_of(records, error),
-        test_baselines={} if error == "test_mql" else baselines_of(records, "test_mql"),
+        baselines=study.results.baselines,
+        runs=tuple(record.recorded.mql_runs or ()),
         provenance=_provenance(definition, record, study.membership, searches),
         definition=definition,
     )
@@ -207,7 +207,7 @@ def _provenance(
         )
     found = record.recorded.kept_in(In.PROVENANCE) | {
         "seeds": seeds,
-        "training_windows": windows_of_an_epoch(record.recorded),
+        "training_windows": record.recorded.epoch_windows,
         **in_json(place, "group", "search", "draw"),
         "searches": searches,
         "data_hash": definition.data_hash,
@@ -244,22 +244,38 @@ def _found(
     """The study, or the searches, that were asked for. `named`: somebody named the task: it has to
     be the file's.
     """
+    same_task = task if named else None
     if storage is not None and is_archive(storage):
-        return grouped([_in_archive(Path(storage), variant, study, task if named else None)])[0]
-    if study is None and variant is None:
+        held_by = snapshot(read_archive(Path(storage)))
+        if study not in (None, held_by.name):
+            raise UsageError(
+                f"{storage} holds the study {held_by.name!r}, not {study!r}; name that one, or "
+                "another file"
+            )
+        _refuse_other(held_by, variant=variant, task=same_task, file=storage)
+        return grouped([held_by])[0]
+    if study is not None:
+        found = _in_database(studies_meant, study, storage)
+        for each in found.members:
+            _refuse_other(each, variant=variant, task=same_task)
+        return found
+    if variant is None:
         raise UsageError(
             "name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study"
         )
-    if study is not None:
-        found = _in_database(study, "", storage or DEFAULT_URL)
-        for each in found.members:
-            _refuse_other(each, variant=variant, task=task if named else None)
-        return found
+    unknown: UsageError | None = None
     try:
-        return _of_variant(variant or "", task, storage or DEFAULT_URL)
+        name = _variant_name(variant)
     except UsageError as error:
+        name, unknown = variant, error  # one of the user's own may be known by its name alone
+    try:
+        return _in_database(searches_of, f"{task}-{name}", storage)
+    except TunerError as error:
+        told = unknown or error
+        if not isinstance(told, UsageError):
+            raise
         more = "" if named else f"; the task is {task!r} where none is named"
-        raise UsageError(f"{error}{more}") from None
+        raise UsageError(f"{told}{more}") from None
 
 
 def is_archive(storage: str) -> bool:
@@ -267,59 +283,33 @@ def is_archive(storage: str) -> bool:
     return "://" not in storage and is_archive_name(storage)
 
 
-def _of_variant(variant: str, task: str, storage: str) -> Group[StudySnapshot]:
-    """The searches of a variant: of one of the user's own by its file, or by its name alone, which
-    its studies know.
-    """
-    try:
-        name = _variant_name(variant)
-    except UsageError as unknown:
-        try:
-            return _in_database(None, f"{task}-{variant}", storage)
-        except TunerError:  # nobody has it there, or nothing is there
-            raise unknown from None
-    return _in_database(None, f"{task}-{name}", storage)
+def _in_database(
+    meant: Callable[[Database, str], list[str]], name: str, storage: str | None
+) -> Group[StudySnapshot]:
+    """The studies that a name means, as one group."""
+    with closing(_opened(storage)) as database:
+        names = meant(database, name)
+        return grouped([snapshot(open_study(database, n)).with_runs_read() for n in names])[0]
 
 
-def _in_database(study: str | None, group: str, storage: str) -> Group[StudySnapshot]:
-    """The `study` that was named, alone, or with others as `group:NAME`; else the searches of
-    `group`.
-    """
-    database = open_database(absolute(parse_url(storage)), create=False)
-    try:
-        names = searches_of(database, group) if study is None else studies_meant(database, study)
-        found = [snapshot(open_study(database, name)).with_runs_read() for name in names]
-        return grouped(found)[0]
-    finally:
-        database.close()
-
-
-def _in_archive(
-    path: Path, variant: str | None, study: str | None, task: str | None
-) -> StudySnapshot:
-    """The study in the file, refused where it is none that was asked for."""
-    held_by = snapshot(read_archive(path))
-    if study not in (None, held_by.name):
-        raise UsageError(
-            f"{path} holds the study {held_by.name!r}, not {study!r}; name that one, or another "
-            "file"
-        )
-    _refuse_other(held_by, variant=variant, task=task, file=path)
-    return held_by
+def _opened(storage: str | None) -> Database:
+    return open_database(absolute(parse_url(storage or DEFAULT_URL)), create=False)
 
 
 def _refuse_other(
-    study: StudySnapshot, *, variant: str | None, task: str | None, file: Path | None = None
+    study: StudySnapshot, *, variant: str | None, task: str | None, file: str = ""
 ) -> None:
     """Refuse a study that was named and is of another variant or task than was named beside it."""
+    # A variant of the user's own may be called as a study has it.
+    name = variant if variant in (None, study.variant) else _variant_name(variant)
     asked = (
-        ("variant", None if variant is None else _wanted(variant, study.variant), study.variant),
+        ("variant", name, study.variant),
         ("task", task, study.definition.task_name),
     )
     for kind, wanted, held in asked:
         if wanted not in (None, held):
-            holds = f"study {study.name!r} is of" if file is None else f"{file} holds"
-            other = "study" if file is None else "file"
+            holds = f"study {study.name!r} is of" if not file else f"{file} holds"
+            other = "file" if file else "study"
             raise UsageError(
                 f"{holds} the {kind} {held!r}, not {wanted!r}; name that one, or another {other}"
             )
@@ -332,11 +322,6 @@ def _confirmed(found: StudySnapshot, trial: int) -> dict[str, Any] | None:
         return None
     gain = gain_in_words(there) if there.holds and trial == there.trial else None
     return there.as_dict() | {"gain": gain, "sentence": confirmed_sentence(there, name=found.name)}
-
-
-def _wanted(variant: str, held: str) -> str:
-    """The name of a variant; one of the user's own may be called as a study has it."""
-    return held if variant == held else _variant_name(variant)
 
 
 def _variant_name(variant: str) -> str:

@@ -20,8 +20,8 @@ from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import Group, StudySnapshot
 from tuner.verdict.lacking import nothing_verified
 from tuner.verdict.picks import UNBOUNDED, Bounds, bounds_in_words, excess, picks_expected
-from tuner.verdict.reasons import because_of_answer, because_of_front, nothing_expected
-from tuner.verdict.recommendation import NoAnswerError, in_words, model_of
+from tuner.verdict.reasons import because_of_answer, because_of_front
+from tuner.verdict.recommendation import NoAnswerError, in_words, model_of, nothing_expected
 from tuner.verdict.runs_model import (
     Estimate,
     Front,
@@ -61,12 +61,7 @@ def choose(
     rows = [row for row, point in enumerate(front.points) if excess(point, bounds) == 0]
     if not rows:
         raise TunerError(_nobody_within(results, name, front, bounds))
-    index = {
-        "time": 0,
-        "mql": len(rows) - 1,
-        "knee": knee_index([front.points[row] for row in rows]),
-    }[pick]
-    return front.trials[rows[index]]
+    return front.trials[rows[_best([front.points[row] for row in rows], pick)]]
 
 
 def refuse_nothing(results: StudyResults, name: str) -> None:
@@ -291,15 +286,29 @@ def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
             repeated=study.results.repeated,
         ),
         expected=expected,
-        notes=notes,
+        notes=(*notes, *_worse_than_the_default(study, record)),
     )
+
+
+def _worse_than_the_default(study: StudySnapshot, record: TrialRecord) -> tuple[str, ...]:
+    """That a point of a front forecasts worse than the default by more than the study's margin."""
+    default, margin = study.results.default, study.policy.counted_margin
+    if default is None or default.values is None or record.values is None:
+        return ()
+    mql, usual = record.values[1], default.values[1]
+    if mql <= usual * (1 + margin):
+        return ()
+    error = axis_title(study.results.objectives[1])
+    worse = f"{100 * (mql / usual - 1):.1f} % worse than the default's"
+    said = f"the {error} of trial {record.number}, {mql:.4f}, is {worse}, {usual:.4f}"
+    return (f"{said}; leave out --pick for one that is as good",)
 
 
 def _noted(study: StudySnapshot, wanted: Asked) -> TrialRecord | None:
     """What a verification chose from the front that was expected then: that is what was verified,
     and what a comparison speaks of.
     """
-    number = picks_expected(study.results, study.runs, study.name).get(wanted.pick)
+    number = picks_expected(study).get(wanted.pick)
     if number is None or wanted.bounds != UNBOUNDED:
         return None
     trial_by_number(study.results, study.name, number)

@@ -25,6 +25,7 @@ from torch import nn
 from tuner.config import Architecture, Hyperparameters, LossTerm, names_own_code, shapes_seen
 from tuner.data.prepare import PreparedData
 from tuner.data.recent_rows import Scaling, id_column, last_windows, step_named, time_column
+from tuner.data.source_kinds import FileSource
 from tuner.data.task import Task, shapes, task_of
 from tuner.data.windows import refuse_absent_device
 from tuner.errors import DataError, UsageError
@@ -33,6 +34,7 @@ from tuner.files.durable import open_plain, put
 from tuner.files.kinds import LARGEST_FIGURE
 from tuner.files.plain import (
     Digest,
+    Label,
     Loose,
     PlainTable,
     Text,
@@ -42,9 +44,11 @@ from tuner.files.plain import (
     read_json,
 )
 from tuner.models.registry import build_model
-from tuner.spec.definition import StoredNetwork
 from tuner.spec.space import Configuration
-from tuner.training.quantile_loss import rearranged
+from tuner.training.baselines.plain import empty
+from tuner.training.calibration import shifted
+from tuner.training.ensemble import Ensemble
+from tuner.training.quantile_loss import forecast_scaled
 from tuner.version import __version__
 
 if TYPE_CHECKING:
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
 
 Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
 Row = tuple[Figure, ...]
+MOST_MEMBERS, TINY = 200, 1e-6
 
 
 class CardScaling(Loose):
@@ -72,11 +77,28 @@ class CardTraining(Loose):
     loss: LossTerm | None = None
 
 
+class CardCalibration(Loose):
+    """By how much each quantile is shifted, scaled: by step, or of all together; column; level.
+    `factors` of each series and column are what that is multiplied by, where the scaling is not
+    that of the training whose forecasts were calibrated.
+    """
+
+    shift: tuple[tuple[Row, ...], ...]
+    factors: tuple[Row, ...] | None = None
+
+
+class CardMember(Loose):
+    """One of the forecasts that are averaged: `seed N`, or a baseline."""
+
+    name: Label
+    weight: Annotated[float, Field(gt=0, le=1)]
+
+
 class Card(Loose):
     """As much of a card as loading reads; the rest says how the training went."""
 
     format: Literal[1]
-    architecture: StoredNetwork
+    architecture: Architecture
     hyperparameters: Configuration
     shapes: dict[str, int]
     task: PlainTable
@@ -84,14 +106,26 @@ class Card(Loose):
     scaling: CardScaling
     weights_sha256: Digest
     training: CardTraining = CardTraining()
+    calibration: CardCalibration | None = None
+    members: tuple[CardMember, ...] = Field(default=(), max_length=MOST_MEMBERS)
+    trained_on: Label | None = None
+    dialect: PlainTable = Field(default_factory=dict)
+    """How the training's file was written: as tables to forecast are read."""
+
+    def of_task(self) -> Task:
+        """Raises ValueError where it describes none."""
+        source = self.task.get("source")
+        if self.dialect and isinstance(source, dict):
+            return task_of({**self.task, "source": {**source, **self.dialect}})
+        return task_of(self.task)
 
     def configuration(self) -> Hyperparameters:
         """As the network is built with it."""
-        return self.hyperparameters.beside(self.architecture.settings, self.training.loss)
+        return self.hyperparameters.hyperparameters(self.training.loss)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        task = task_of(self.task)
+        task = self.of_task()
         expected = shapes(task)
         if self.shapes != expected.sizes():
             raise ValueError("shapes are not those of its task")
@@ -101,9 +135,21 @@ class Card(Loose):
                 raise ValueError(
                     f"scaling.{name} has not a row for each series and a figure for each column"
                 )
+        if self.calibration is not None:
+            sizes = {(len(step), *map(len, step)) for step in self.calibration.shift}
+            each = len(task.target_columns), *(len(task.quantiles) for _ in task.target_columns)
+            if sizes != {each} or len(self.calibration.shift) not in (1, task.horizon):
+                raise ValueError("calibration.shift has not a figure for each column and level")
+            factors = self.calibration.factors
+            if factors is not None and [*map(len, factors)] != [each[0]] * len(self.series):
+                raise ValueError("calibration.factors has not a figure for each series and column")
+        if self.members and abs(sum(each.weight for each in self.members) - 1) > TINY:
+            raise ValueError("the weights of members do not add up to 1")
         return self
 
 
+SEED = "seed "
+"""What begins the name of a member that is a network."""
 FORMAT = 1
 SUFFIX = ".safetensors"
 CARD_BYTES = 16 << 20
@@ -123,12 +169,19 @@ class SavedModel:
     task: Task
     series: tuple[str, ...]
     scaling: Scaling
+    shift: torch.Tensor | None = None
+    """What calibration adds to scaled quantiles, (T or 1, C, Q)."""
+    factors: torch.Tensor | None = None
+    """What that is multiplied by, (S, C), where it was found on another scaling."""
+    trained_on: str = ""
+    """Which rows it has seen, in a sentence."""
 
     def predict(
         self, frame: pd.DataFrame, *, start: str | pd.Timestamp | None = None
     ) -> pd.DataFrame:
         """Quantile forecasts of the `horizon` steps after each series' last row with values, in
         original units. Quantiles never cross: each forecast's values are sorted along its levels.
+        They are shifted as a calibrated model says, and kept within the task's bounds.
 
         Args:
             frame: recent rows in the columns of the task's CSV, oldest first, at least `input_size`
@@ -151,7 +204,8 @@ class SavedModel:
 
         first = None if start is None else step_named(self.task, start)
         windows = last_windows(self.task, self.series, frame, self.scaling, start=first)
-        device = next(self.model.parameters()).device
+        tensors = self.model.state_dict().values()
+        device = next((each.device for each in tensors), torch.device("cpu"))
         past, future = (
             torch.from_numpy(array).to(device) for array in (windows.past, windows.future)
         )
@@ -159,14 +213,20 @@ class SavedModel:
         static = numbers.float().unsqueeze(1) if self.task.static_id else None
         self.model.eval()
         with torch.no_grad():
-            forecast = self.model(past, future if future.shape[-1] else None, static)
-        ordered = rearranged(forecast.double()).cpu().numpy()
+            known = future if future.shape[-1] else None
+            forecast = forecast_scaled(self.model, past, known, static, numbers)
+        shift = self.shift
+        if shift is not None and self.factors is not None:
+            shift = shift * self.factors[windows.series][:, None, :, None]
+        ordered = shifted(forecast.double().cpu(), shift).numpy()
         n_targets = len(self.task.target_columns)
         minimum, scale = (
             values[windows.series, :n_targets][:, None, :, None]
             for values in (self.scaling.minimum, self.scaling.scale)
         )
         values = ordered * scale + minimum  # (B, T, C, Q); a scale is above 0
+        low, high = (np.array(each)[:, None] for each in self.task.limits)
+        values = values.clip(low, high)
         n_series, horizon = values.shape[:2]
         labels = {
             id_column(self.task): np.repeat(
@@ -204,19 +264,21 @@ def check_output(path: Path) -> None:
         raise UsageError(f"{path}: is a folder; name a file")
 
 
+def scaling_of(prepared: PreparedData) -> Scaling:
+    """Of targets and covariates, as recent rows are scaled."""
+    return Scaling(
+        minimum=np.hstack([prepared.minimum, prepared.covariate_minimum]),
+        scale=np.hstack([prepared.scale, prepared.covariate_scale]),
+    )
+
+
 def describe(
     prepared: PreparedData, architecture: Architecture, hyperparameters: Hyperparameters
 ) -> dict[str, Any]:
     """What the card says of network and data; whoever trained adds how it went."""
     sizes = shapes_seen(prepared.shapes, hyperparameters)
     task = prepared.task.model_copy(update={"input_size": sizes.input_size})
-    minimum, scale = (
-        np.hstack([ours, covariates]).tolist()
-        for ours, covariates in (
-            (prepared.minimum, prepared.covariate_minimum),
-            (prepared.scale, prepared.covariate_scale),
-        )
-    )
+    scaling = scaling_of(prepared)
     return {
         "format": FORMAT,
         "written_by": f"tuner {__version__}",
@@ -224,15 +286,28 @@ def describe(
         "hyperparameters": hyperparameters.as_dict(),
         "shapes": sizes.sizes(),
         "task": task.definition(),
+        "dialect": task.source.dialect if isinstance(task.source, FileSource) else {},
         "quantiles": list(prepared.task.quantiles),
         "series": list(prepared.series),
         "scaling": {
             "columns": list(prepared.task.columns),
-            "minimum": minimum,
-            "scale": scale,
+            "minimum": scaling.minimum.tolist(),
+            "scale": scaling.scale.tolist(),
         },
         "data_hash": prepared.data_hash,
+        "trained_on": _trained_on(prepared),
     }
+
+
+def _first(task: Task) -> str:
+    return f"the first {100 * task.split[0]:g} %"
+
+
+def _trained_on(prepared: PreparedData) -> str:
+    (rows, of), ends = prepared.training_rows, " to ".join(prepared.training_ends)
+    if rows == of:
+        return f"all {of:,} rows, {ends}; scores are of the model before that"
+    return f"{_first(prepared.task)}, {rows:,} of {of:,} rows, {ends}"
 
 
 def save_model(path: Path, model: nn.Module, card: Mapping[str, Any]) -> None:
@@ -286,13 +361,13 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
                 "wrote it"
             )
         told = Card.model_validate_json(json.dumps(card), strict=True)
-        task = task_of(told.task)
+        task = told.of_task()
     except ValueError as error:
         raise DataError(
             f"{card_path(path)}: is no model card of this tuner ({explained(error)})"
         ) from None
-    architecture = told.architecture.architecture()
-    hyperparameters = told.configuration()
+    architecture, calibration = told.architecture, told.calibration
+    factors = None if calibration is None else calibration.factors
     scaling = Scaling(minimum=np.array(told.scaling.minimum), scale=np.array(told.scaling.scale))
     if hashlib.sha256(weights).hexdigest() != told.weights_sha256:
         raise DataError(
@@ -304,10 +379,11 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
             "whose code would run here; read that file, then say --trust, or "
             "load_model(..., trust=True)"
         )
-    model = build_model(architecture, shapes(task), hyperparameters)
     try:
-        model.load_state_dict(load(weights))
-    except (RuntimeError, SafetensorError) as error:
+        tensors = load(weights)
+        model = _empty(told, task, tensors)
+        model.load_state_dict(tensors)
+    except (RuntimeError, SafetensorError, ValueError) as error:
         raise DataError(
             f"{path}: its weights do not fit {architecture.model} ({str(error).splitlines()[0]})"
         ) from None
@@ -317,7 +393,24 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
         task=task,
         series=told.series,
         scaling=scaling,
+        shift=None if calibration is None else torch.tensor(calibration.shift).double(),
+        factors=None if factors is None else torch.tensor(factors).double(),
+        trained_on=told.trained_on or _first(task),
     )
+
+
+def _empty(card: Card, task: Task, tensors: Mapping[str, torch.Tensor]) -> nn.Module:
+    """The model that the card describes, its weights to be loaded. ValueError where it cannot."""
+    members: list[nn.Module] = []
+    for place, name in enumerate([each.name for each in card.members] or [SEED]):
+        if name.startswith(SEED):
+            network = card.architecture, shapes(task), card.configuration()
+            members.append(build_model(*network))
+            continue
+        begin = f"members.{place}."
+        mine = {key[len(begin) :]: each for key, each in tensors.items() if key.startswith(begin)}
+        members.append(empty(name, mine, task, len(card.series)))
+    return Ensemble(members, [m.weight for m in card.members]) if card.members else members[0]
 
 
 def _read(path: Path, *, at_most: int | None = None) -> bytes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import struct
 import tempfile
@@ -27,35 +26,8 @@ _FULL_WORDS = (
 """How SQLite, PostgreSQL (also while it extends a file) and MySQL say it."""
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Put `data` at `path`, through a temporary file beside it: a crash leaves the old file, the
-    new one, or none.
-
-    Raises:
-        OSError: it could not be written; nothing is left behind.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 @contextlib.contextmanager
-def replacing(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, mode: int = 0o644, prefix: str = ".tuner-") -> Iterator[IO[bytes]]:
     """A file to write, which is moved to `path` in one step where the block ends well. Of a link it
     is the file that it leads to; what is no plain file, such as a pipe or a device, stays what it
     is, and is written to. Whatever a user named is written through here.
@@ -70,7 +42,7 @@ def replacing(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
     partial: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
-            dir=place.parent if plain else None, prefix=".tuner-", suffix=TEMPORARY, delete=False
+            dir=place.parent if plain else None, prefix=prefix, suffix=TEMPORARY, delete=False
         ) as file:
             partial = Path(file.name)
             yield file
@@ -92,6 +64,26 @@ def put(path: Path, data: bytes) -> None:
     """
     with replacing(path) as file:
         file.write(data)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put `data` at `path`, as `replacing` does, for this user alone: a crash of the machine leaves
+    the old file, the new one, or none.
+
+    Raises:
+        OSError: it could not be written; nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Begun as its own name does: who clears a file away finds what a killed process left of it.
+    with replacing(path, mode=0o600, prefix=f"{path.name}.") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def open_plain(path: Path, *, or_fed: bool = False) -> IO[bytes]:

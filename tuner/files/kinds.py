@@ -48,16 +48,8 @@ def _whole(most: int) -> Callable[[Any], bool]:
     return holds
 
 
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _table(value: Any) -> bool:
-    return isinstance(value, dict)
+def _of_type(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
 
 
 def _versions(value: Any) -> bool:
@@ -95,12 +87,13 @@ MOMENT = Kind(_between(0.0, LAST_MOMENT_S), "a time in seconds since 1970", "s s
 EPOCHS = Kind(_whole(MOST_EPOCHS), "a number of epochs", "epochs")
 COUNT = Kind(_whole(LARGEST), "a whole number from 0 on")
 BYTES = Kind(_whole(LARGEST), "a whole number from 0 on", "bytes")
-FLAG = Kind(_flag, "true or false")
-TEXT = Kind(_text, "a text")
+FLAG = Kind(_of_type(bool), "true or false")
+TEXT = Kind(_of_type(str), "a text")
 VERSIONS = Kind(_versions, "a table of texts")
-TABLE = Kind(_table, "a table")
-TABLES = Kind(_list_of(_table), "a list of tables")
+TABLE = Kind(_of_type(dict), "a table")
+TABLES = Kind(_list_of(_of_type(dict)), "a list of tables")
 SEEDS = Kind(_list_of(_whole(LARGEST)), "a list of seeds")
+FIGURES = Kind(_list_of(_FIGURE), "a list of finite numbers")
 PLAIN = Kind(_plain, "plain data")
 PLAIN_LIST = Kind(_list_of(_plain), "a list of plain data")
 

@@ -6,6 +6,7 @@ passes `harmless`, names are refused by `Label`: neither holds a character that 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -43,16 +44,23 @@ UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticErro
 """What reading data raises that is not what it is taken for."""
 
 
-class Strict(BaseModel):
-    """A table whose keys are all known."""
+STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+class Strict(BaseModel):
+    """A table whose keys are all known.
+
+    As in all models of ours, its validator is built when it is first used (`defer_build`): a
+    command does not wait for those that it never needs.
+    """
+
+    model_config = STRICT
 
 
 class Loose(BaseModel):
     """A table of which only the known keys are taken."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
 def harmless(text: str) -> str:
@@ -127,10 +135,15 @@ def read_json(text: str | bytes) -> Any:
         raise ValueError(f"it holds more than {CONTAINERS:,} tables and lists")
     try:
         data = from_json(raw, allow_inf_nan=False)
-        check_plain(data)
     except ValueError:
-        return _read_slowly(text)  # which says what is wrong in words of its own
+        data = _read_slowly(text)
+    check_plain(data)
     return data
+
+
+def digest_of(data: Any) -> str:
+    """SHA-256 of plain data as JSON, in whatever order its tables were made."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def in_json(record: object, *names: str, **called: str) -> dict[str, Any]:
@@ -186,7 +199,9 @@ def explained(error: Exception) -> str:
     """
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
-        where = ".".join(excerpt(str(part)) for part in first["loc"])
+        named = [str(part) for part in first["loc"]]
+        # Of a union the message says what it may be.
+        where = ".".join(excerpt(part) for part in named if not part.startswith("literal["))
         what = re.sub(r"^(Input|String|Value error,)\s*", "", first["msg"])
         given = (
             ""
@@ -200,26 +215,14 @@ def explained(error: Exception) -> str:
 
 
 def _read_slowly(text: str | bytes) -> Any:
-    """As Python's own parser has it, which takes more than UTF-8."""
+    """As Python's own parser has it, which takes more than UTF-8 and says what is wrong."""
     try:
-        data = json.loads(text, parse_float=_finite, parse_int=_whole, parse_constant=_finite)
+        return json.loads(text, parse_int=_whole)
     except RecursionError:
         raise ValueError(f"it is nested more than {DEPTH} deep") from None
-    check_plain(data)
-    return data
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is no finite number")
-    return value
 
 
 def _whole(text: str) -> int:
-    if len(text) > 20:  # noqa: PLR2004 - more digits than 64 bits have
-        raise ValueError(f"{text[:20]}... is a whole number beyond 64 bits")
-    value = int(text)
-    if not -LARGEST <= value <= LARGEST:
-        raise ValueError(f"{text} is a whole number beyond 64 bits")
-    return value
+    if len(text) > len(str(-LARGEST)):
+        raise ValueError("it holds a whole number beyond 64 bits")
+    return int(text)

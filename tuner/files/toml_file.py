@@ -1,144 +1,29 @@
 """TOML files with line numbers: read one,
 and turn what is wrong with it into one line for a person.
 
-`tomllib` keeps no positions, so a second pass over the (already valid) text records the line of
-every key.
+`tomllib` keeps no positions. A key stands on the first line up to which the text has it, so the
+line is found by reading beginnings of the text: only where something is wrong.
 """
 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tuner.errors import UsageError, guess
 from tuner.files.durable import open_plain
 from tuner.files.plain import DEPTH, check_plain, excerpt
-
-# On which line of a TOML file each of its keys stands.
-
-
-def lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """The line, from 1 on, of each key,
-    table and element of `text`, which `tomllib` has accepted.
-    """
-    return _Scanner(text).scan()
-
-
-class _Scanner:
-    """Walks TOML text that `tomllib` has accepted and notes the line on which each key starts."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._ends = [found.start() for found in re.finditer("\n", text)]
-        self._at = 0
-        self._lines: dict[tuple[str, ...], int] = {}
-        self._tables: dict[tuple[str, ...], int] = {}
-
-    def scan(self) -> dict[tuple[str, ...], int]:
-        table: tuple[str, ...] = ()
-        while self._skip_blank():
-            if self._text.startswith("[", self._at):
-                table = self._header()
-            else:
-                self._statement(table)
-        return self._lines
-
-    def _skip_blank(self) -> bool:
-        found = re.compile(r"(?:\s|#[^\n]*)*").match(self._text, self._at)
-        self._at = found.end() if found else self._at
-        return self._at < len(self._text)
-
-    def _note(self, path: tuple[str, ...], at: int) -> None:
-        line = bisect.bisect_left(self._ends, at) + 1
-        for length in range(len(path), 0, -1):
-            if path[:length] in self._lines:  # and so are the tables around it
-                break
-            self._lines[path[:length]] = line
-
-    def _header(self) -> tuple[str, ...]:
-        start = self._at
-        array = self._text.startswith("[[", start)
-        self._at += 2 if array else 1
-        names = self._key()
-        path: tuple[str, ...] = ()
-        for position, name in enumerate(names):
-            path = (*path, name)
-            is_last = position == len(names) - 1
-            if array and is_last:
-                self._tables[path] = self._tables.get(path, -1) + 1
-            if path in self._tables:
-                path = (*path, str(self._tables[path]))
-        self._note(path, start)
-        self._at = self._text.index("]", self._at) + (2 if array else 1)
-        return path
-
-    def _statement(self, table: tuple[str, ...]) -> None:
-        start = self._at
-        path = (*table, *self._key())
-        self._note(path, start)
-        self._at = self._text.index("=", self._at) + 1
-        self._value(path)
-
-    def _key(self) -> tuple[str, ...]:
-        names: list[str] = []
-        while True:
-            self._skip_blank()
-            if self._text[self._at] in "\"'":
-                start = self._at
-                self._skip_string()
-                names.append(str(tomllib.loads(f"k = {self._text[start : self._at]}")["k"]))
-            else:
-                found = re.compile(r"[A-Za-z0-9_-]+").match(self._text, self._at)
-                names.append(found.group() if found else "")
-                self._at = found.end() if found else self._at + 1
-            self._skip_blank()
-            if not self._text.startswith(".", self._at):
-                return tuple(names)
-            self._at += 1
-
-    def _skip_string(self) -> None:
-        patterns = (r'"""(?:\\.|.)*?"{3,5}', r"'''.*?'{3,5}", r'"(?:\\.|[^"\\])*"', r"'[^']*'")
-        for pattern in patterns:
-            found = re.compile(pattern, re.DOTALL).match(self._text, self._at)
-            if found:
-                self._at = found.end()
-                return
-
-    def _value(self, path: tuple[str, ...]) -> None:
-        self._skip_blank()
-        first = self._text[self._at]
-        if first in "\"'":
-            self._skip_string()
-        elif first in "[{":
-            self._at += 1
-            self._container(path, "]" if first == "[" else "}")
-        else:
-            found = re.compile(r"[^,\]}#\n]*").match(self._text, self._at)
-            self._at = found.end() if found else self._at + 1
-
-    def _container(self, path: tuple[str, ...], end: str) -> None:
-        position = 0
-        while self._skip_blank() and not self._text.startswith(end, self._at):
-            if self._text.startswith(",", self._at):
-                self._at += 1
-            elif end == "}":
-                self._statement(path)
-            else:
-                self._note((*path, str(position)), self._at)
-                self._value((*path, str(position)))
-                position += 1
-        self._at += 1
-
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -146,6 +31,9 @@ Model = TypeVar("Model", bound=BaseModel)
 NO_SUCH_TYPE = "no_such_type"
 BOUNDS = ("less_than", "less_than_equal", "greater_than", "greater_than_equal", "finite_number")
 """The kind of a model's error about a table that does not say which of several it is."""
+
+MOST_COMPARED = 20
+"""Of many things that are wrong, so many are looked through for the one that stands first."""
 
 AT_MOST_BYTES = 1 << 20
 """Of a TOML file: more than any that a person writes."""
@@ -158,19 +46,29 @@ in a text it would be a strange sentence."""
 _OWN_KEY = re.compile(r"((?:[A-Za-z0-9_]+\.)*[A-Za-z0-9_]+): (.*)", re.DOTALL)
 
 
+_ENDS = ("", "]", '"""', "'''", "]]", '"""]', "''']", "]]]")
+"""What closes the array or the text in whose midst a beginning of a file stops."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TomlDocument:
-    """A parsed TOML file: its data, and the line (from 1) on which each key stands."""
+    """A parsed TOML file: its data, and the text that it was parsed from."""
 
     data: dict[str, Any]
     path: Path
-    lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    text: str = ""
 
     def line(self, key_path: tuple[str, ...]) -> int | None:
-        """The line of a key or table; elements of arrays
+        """The line, from 1 on, of a key or table; elements of arrays
         are named by their index ("0", "1", ...).
         """
-        return self.lines.get(tuple(str(part) for part in key_path))
+        lines = self.text.split("\n")
+
+        def is_there(count: int) -> bool:
+            return _holds(_beginning(lines[:count]), key_path)
+
+        first = bisect.bisect_left(range(len(lines) + 1), True, key=is_there)
+        return first if first <= len(lines) else None
 
     def where(self, key_path: tuple[str, ...]) -> str:
         """`FILE, line N` of the key, or of the nearest table around it;
@@ -181,6 +79,26 @@ class TomlDocument:
             if line is not None:
                 return f"{self.path}, line {line}"
         return str(self.path)
+
+
+def _beginning(lines: Sequence[str]) -> dict[str, Any]:
+    """What these first lines of a valid file hold; of a value that goes on, what is there of it."""
+    for count in range(len(lines), 0, -1):
+        begun = "\n".join([*lines[:count], ""])
+        for end in _ENDS:
+            with contextlib.suppress(tomllib.TOMLDecodeError):
+                return tomllib.loads(begun + end)
+    return {}
+
+
+def _holds(data: object, key_path: Sequence[str]) -> bool:
+    for part in key_path:
+        if isinstance(data, list):
+            data = dict(enumerate(data))
+        if not isinstance(data, dict) or part not in map(str, data):
+            return False
+        data = data[part if part in data else int(part)]
+    return True
 
 
 def read_toml(path: str | Path) -> TomlDocument:
@@ -219,7 +137,6 @@ def read_toml(path: str | Path) -> TomlDocument:
             raise UsageError(f"{path}, line {line}: a key of more than {DEPTH} parts; nest less")
         data = tomllib.loads(text)
         check_plain(data)
-        lines = lines_of(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(_syntax_message(path, text, str(error))) from None
     except RecursionError:
@@ -230,7 +147,7 @@ def read_toml(path: str | Path) -> TomlDocument:
         raise UsageError(
             f"{path}: cannot be used: {excerpt(str(error), at_most=200)}; correct it"
         ) from None
-    return TomlDocument(data=data, path=path, lines=lines)
+    return TomlDocument(data=data, path=path, text=text)
 
 
 def validate(document: TomlDocument, model_class: type[Model]) -> Model:
@@ -244,21 +161,17 @@ def validate(document: TomlDocument, model_class: type[Model]) -> Model:
         return model_class.model_validate_json(json.dumps(document.data, default=str), strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
-    places = [
-        _key_path(document.data, detail["loc"], missing=detail["type"] == "missing")
-        for detail in details
-    ]
-    unknown_first = sorted(
-        range(len(details)),
-        key=lambda i: (details[i]["type"] != "extra_forbidden", document.line(places[i]) or 0),
-    )
-    chosen = unknown_first[0]
+
+    def place(detail: ErrorDetails) -> tuple[str, ...]:
+        return _key_path(document.data, detail["loc"], missing=detail["type"] == "missing")
+
+    unknown = [each for each in details if each["type"] == "extra_forbidden"]
+    near_top = (unknown or details)[:MOST_COMPARED]
+    first = min(near_top, key=lambda each: document.line(place(each)) or 0)
     # Of something that may be of several kinds, a bound of its own kind says more than the others.
-    for i in unknown_first:
-        if places[i] == places[chosen] and details[i]["type"] in BOUNDS:
-            chosen = i
-            break
-    raise UsageError(_explain(document, model_class, details[chosen], places[chosen]))
+    bounds = [each for each in details if each["type"] in BOUNDS and place(each) == place(first)]
+    chosen = (bounds or [first])[0]
+    raise UsageError(_explain(document, model_class, chosen, place(chosen)))
 
 
 def _syntax_message(path: Path, text: str, problem: str) -> str:
@@ -352,45 +265,38 @@ def _shown(value: Any) -> str:
 
 def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:
     """Names of the keys allowed in the table at `location`, or none where the models do not say."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    names: list[str] = []
-    if origin is Annotated:
-        names = _field_names(arguments[0], location)
-    elif origin in {Union, UnionType}:
-        names = _field_names_of_union(arguments, location)
-    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        fields = {
-            info.alias or name: info.annotation for name, info in annotation.model_fields.items()
-        }
-        if not location:
-            names = list(fields)
-        elif location[0] in fields:
-            names = _field_names(fields[str(location[0])], location[1:])
-        elif annotation.model_config.get("extra") == "allow":
-            hints = get_type_hints(annotation, include_extras=True)
-            names = _field_names(hints["__pydantic_extra__"], location)
-    elif arguments and location:
-        # dict[str, X], list[X], tuple[X, ...]: X is the last type among the arguments.
-        names = _field_names([a for a in arguments if a is not Ellipsis][-1], location[1:])
-    return names
-
-
-def _field_names_of_union(members: Sequence[Any], location: Sequence[str | int]) -> list[str]:
-    bare = [get_args(m)[0] if get_origin(m) is Annotated else m for m in members]
-    models = [m for m in bare if isinstance(m, type) and issubclass(m, BaseModel)]
-    # pydantic names the member by its tag, or by its class where there is no tag.
+    models = _models_in(annotation)
+    if not location:
+        return list(_fields(models[0])) if models else []
+    part, rest = str(location[0]), location[1:]
     for model in models:
-        tags = {model.__name__}
-        for info in model.model_fields.values():
-            if get_origin(info.annotation) is Literal:
-                tags.update(str(tag) for tag in get_args(info.annotation))
-        if location and str(location[0]) in tags:
-            return _field_names(model, location[1:])
-    for member in members:
-        names = _field_names(member, location)
-        if names:
-            return names
-    return []
+        if part in _tags(model):
+            return _field_names(model, rest)
+    for model in models:
+        if part in _fields(model):
+            return _field_names(_fields(model)[part].annotation, rest)
+        if model.model_config.get("extra") == "allow":
+            hints = get_type_hints(model, include_extras=True)
+            return _field_names(hints["__pydantic_extra__"], rest)
+    return _field_names(annotation, rest)  # the key of a table, or a place in a list
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a value of this type may be, or that it may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for each in get_args(annotation) for model in _models_in(each)]
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def _tags(model: type[BaseModel]) -> set[str]:
+    """What pydantic names a member of a union by: its tag, or its class where there is no tag."""
+    kinds = [info.annotation for info in model.model_fields.values()]
+    literals = [kind for kind in kinds if get_origin(kind) is Literal]
+    return {model.__name__, *(str(tag) for kind in literals for tag in get_args(kind))}
 
 
 # Values and keys as TOML writes them.

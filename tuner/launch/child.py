@@ -19,7 +19,7 @@ from typing import Self
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import WAITING_FOR_DEVICE
 from tuner.files.child import ChildError, ChildProcess, Lines
-from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, TRAINING, WAITING, WORKER, Beat
+from tuner.worker.process import IDLE, STARTING, TRAINER, TRAINING, WAITING, WORKER, Beat
 
 # Kills workers that hang, judged by their heartbeat: in a thread of its own, without the
 # database.

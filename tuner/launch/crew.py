@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.data.cache import told_to_others
+from tuner.data.sources import told_to_others
 from tuner.data.task import task_file
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import check_folder

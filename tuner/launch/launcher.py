@@ -13,6 +13,7 @@ from tuner.data.task import Task
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.lock import check_folder
 from tuner.errors import first_line
+from tuner.estimate.cost_model import SizeCosts, keep, kept, key_of_search
 from tuner.estimate.foretold import (
     SearchForetold,
     costs_so_far,
@@ -20,8 +21,8 @@ from tuner.estimate.foretold import (
     search_foretold,
 )
 from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
-from tuner.estimate.size_costs import SizeCosts, keep, kept, key_of_search
 from tuner.estimate.whole_estimate import search_line, searches_line
+from tuner.launch.baselines import check_foundation, keep_baselines
 from tuner.launch.child import EarlyWorkers
 from tuner.launch.crew import Crew, deadline, note_spent, trials_unpaid
 from tuner.launch.plan import Aim, LaunchPlan, called_as_built_in, make_aim, make_plan
@@ -36,7 +37,6 @@ from tuner.launch.request import (
     StudyOutcome,
     checked,
 )
-from tuner.launch.where import Where
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.roster import clock_in_words, newcomer_in_words
@@ -50,8 +50,8 @@ from tuner.study.own_file import OwnProgram, keep_code, programs_of
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
 from tuner.version import installed
+from tuner.worker.loop import host_facts
 from tuner.worker.paths import WorkerPaths, tidy_up, working_folder
-from tuner.worker.registration import host_facts
 
 # What a launch says before it begins: how long its trials will take.
 
@@ -220,7 +220,9 @@ def run_after(
     """The same, with something to be done `before` the work; `foretold` hears what that will take,
     as far as it is known. What the studies are to be is for `accept` to refuse, before any is made.
     """
+    stop = stop or StopRequests()
     request, until = checked(request), deadline(request.timeout_s)
+    check_foundation(request.foundation)
     notes = Notes(progress or Quiet())
     address = absolute(parse_url(request.storage))
     aim = make_aim(request, environment=os.environ)
@@ -244,9 +246,7 @@ def run_after(
         for line in (aim.where.notice, *plan.of_data, *plan.of_networks, *dangers):
             notes.note(line)
         with in_one_sentence(), closing(open_database(address)) as database:
-            launched = _open(database, request, plan, aim.where, notes)
-            for each in launched:
-                keep_data_file(each.study.optuna, aim.task)
+            launched = make_studies(database, request, plan, aim, notes)
             studies = [each.study for each in launched]
             before(studies)
             if request.devices.print_only:
@@ -255,8 +255,17 @@ def run_after(
                     ended=Outcome.PRINTED, studies=(), notes=tuple(notes.lines), printed=printed
                 )
             foretold(foretell(studies, request, aim, notes), notes)
-            ended = _fill(launched, crew, early, notes, stop or StopRequests())
+            ended = _fill(launched, crew, early, notes, stop)
             _note_changed_budgets(launched, notes)
+            keep_baselines(
+                studies,
+                aim.task,
+                request.data_dir,
+                request.foundation,
+                crew.devices,
+                notes,
+                stop,
+            )
             return LaunchOutcome(
                 ended=ended,
                 studies=tuple(_outcome(each) for each in launched),
@@ -270,13 +279,18 @@ def _own_programs(aim: Aim) -> list[str]:
     return [OwnProgram.here(each).sha256 for each in programs if each is not None]
 
 
-def _open(
+def make_studies(
     database: Database,
     request: LaunchRequest,
     plan: LaunchPlan,
-    where: Where,
+    aim: Aim,
     notes: Notes,
 ) -> list[Launched]:
+    """The studies of a plan, made or gone on with, and what is to be said of them.
+
+    Raises:
+        UsageError: one is there and is another one, or code that nobody trusts here.
+    """
     said = Said(
         trials=request.trials,
         searches=request.searches,
@@ -288,7 +302,7 @@ def _open(
         database,
         plan.definitions,
         said,
-        device_model=where.model,
+        device_model=aim.where.model,
         warm_start=request.warm_start,
     )
     splits = {each.study.definition.mql_split for each in launched}
@@ -311,6 +325,7 @@ def _open(
             notes.note(line)
         for line in each.notes:
             notes.note(line)
+        keep_data_file(each.study.optuna, aim.task)
     return launched
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.config import OF_TRAINING, Backend, MqlSplit, Precision, TrainingSettings
-from tuner.data.prepare import check_blocks, prepare
+from tuner.data.prepare import BLOCKS, PreparedData, blocks_of, prepare
 from tuner.data.task import Task, load_task
 from tuner.devices.backend_rules import why_not_on, why_not_together
 from tuner.errors import TunerError, UsageError
@@ -148,7 +148,7 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
             of_networks += _of_network(variant, file, request)
         name = request.study or f"{task.name}-{file.name}"
         if request.settings.mql_split is MqlSplit.ORIGINS:
-            check_blocks(prepared)
+            refuse_few_windows(prepared)
         longest = name_of_search(name, request.searches or 1)
         if request.study:
             check_study_name(longest)
@@ -159,6 +159,24 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
     return LaunchPlan(
         definitions=definitions, of_networks=of_networks, of_data=[filled] if filled else []
     )
+
+
+def refuse_few_windows(prepared: PreparedData) -> None:
+    """Whether the test split of each series can be cut.
+
+    Raises:
+        UsageError: it has too few windows.
+    """
+    split, horizon = prepared.test, prepared.task.horizon
+    blocks = blocks_of(split.starts, split.series_index, horizon)
+    for number, name in enumerate(prepared.series):
+        mine = split.series_index == number
+        if set(range(1, BLOCKS + 1)) <= set(blocks[mine].tolist()):
+            continue
+        raise UsageError(
+            f"--mql-split origins: series {name!r} has {mine.sum()} test windows, too few to cut "
+            f"into {BLOCKS} blocks of time; give more rows, or choose --mql-split val"
+        )
 
 
 def _of_network(variant: str, file: StudyFile, request: LaunchRequest) -> Sequence[str]:

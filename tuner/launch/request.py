@@ -83,6 +83,8 @@ class SearchRequest(Request):
     policy: SearchPolicy = field(default_factory=SearchPolicy)
     warm_start: str | None = None
     """Studies, or exported ones, whose fronts are tried first."""
+    foundation: Path | None = None
+    """A folder with a Chronos model, whose forecasts are held against the networks', too."""
     estimate: bool = True
     """Whether sizes may be measured before the work, where nothing tells what it will take."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from tuner.errors import UsageError
 from tuner.estimate.foretold import SearchForetold
-from tuner.estimate.whole_estimate import Over, retune_line, stages_of
+from tuner.estimate.whole_estimate import retune_line, stages_of
 from tuner.launch import launcher, verification
 from tuner.launch.crew import change_gpu_hours
 from tuner.launch.request import (
@@ -53,7 +53,7 @@ from tuner.launch.verification import VerificationRequest
 from tuner.launch.where import choose_where
 from tuner.search.methods import method_of
 from tuner.settings import changes
-from tuner.spec.definition import StudyDefinition
+from tuner.spec.definition import StudyDefinition, raised
 from tuner.spec.policy import Registered
 from tuner.storage.database import initialisation_lock, open_database
 from tuner.storage.retry import DATABASE_FAILURES, in_one_sentence
@@ -184,14 +184,17 @@ def refuse_other_data(
                 )
 
 
-def searches_are_full(agreed: Agreement, address: DatabaseUrl) -> bool:
-    """Whether all searches are there and have what was registered before this call."""
+def searches_are_full(agreed: Agreement, address: DatabaseUrl, *, max_epochs: int = 0) -> bool:
+    """Whether all searches are there and have what was registered before this call, within a limit
+    of at least so many epochs.
+    """
     if agreed.registered != agreed.before:
         return False
     with members_there(address, [each.group for each in agreed.to_search]) as members:
         for mine in members.values():
             counts = [study.ledger.counts() for study in mine]
             unfinished = any(count.left or count.lacks_hours for count in counts)
+            unfinished |= any(raised(s.definition, max_epochs) != s.definition for s in mine)
             if unfinished or len(mine) < agreed.registered.searches:
                 return False
     return True
@@ -234,22 +237,21 @@ def whole_retune_line(
     is not known of all of them.
     """
     over = searches_over(searches)
-    if len(found) + over.searches < len(searches):
+    if len(found) + len(over) < len(searches):
         return None
     stages = stages_of(
         found,
         sampler=searches[0].policy().sampler,
         seeds=registered.confirm_seeds,
         budget_s=registered.budget_s,
-        over=over,
+        over_s=over,
     )
     return retune_line(stages, devices=devices)
 
 
-def searches_over(searches: Sequence[OpenStudy]) -> Over:
-    """Those that no trial is to come of."""
-    spent = [each.ledger.spent_s() for each in searches if not each.ledger.counts().left]
-    return Over(searches=len(spent), spent_s=sum(spent))
+def searches_over(searches: Sequence[OpenStudy]) -> list[float]:
+    """Seconds of devices of each that no trial is to come of."""
+    return [each.ledger.spent_s() for each in searches if not each.ledger.counts().left]
 
 
 # What a retune has come to, once everything has run: the comparison, its cost, and sentences.
@@ -427,7 +429,8 @@ class _Call:
     # -- the stages --------------------------------------------------------------------------------
 
     def _search(self, timeout_s: float | None) -> Outcome:
-        if searches_are_full(self.agreed, self.address):
+        max_epochs = self.request.settings.said().get("max_epochs", 0)
+        if searches_are_full(self.agreed, self.address, max_epochs=max_epochs):
             return Outcome.FILLED
         asked = search_request(self.request, self.agreed, timeout_s)
         found = launcher.run_after(

@@ -182,6 +182,8 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
         if there is None:
             usual = _usual(mine, group, request.searches, repeats=repeats)
         now, notes = agreed(group, there, usual, said, begun=variant.begun)
+        if _raises_epochs(request, [*mine, *(its if now.together > 1 else ())]):
+            now = now.but(finished=False)
     if there is None or there.against != now.against:
         searched = reference is not None and not reference.begun
         now = now.but(together=2 if searched else 1)
@@ -194,6 +196,26 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
         repeats=repeats,
         notes=tuple(notes),
     )
+
+
+def _raises_epochs(request: RetuneRequest, members: Sequence[OpenStudy]) -> bool:
+    """Whether searches that are there are asked to go on with a higher limit of epochs.
+
+    Raises:
+        UsageError: it is a lower one, or one of them has runs on fresh seeds under the other.
+    """
+    asked = request.settings.said().get("max_epochs")
+    if asked is None:
+        return False
+    others = [each for each in members if each.definition.training.max_epochs != asked]
+    for each in others:
+        limit = each.definition.training.max_epochs
+        if asked < limit or each.verifications.runs():
+            raise UsageError(
+                f"--max-epochs {asked}: {each.name} was searched with {limit}; retune it in a "
+                "database of its own (--storage)"
+            )
+    return bool(others)
 
 
 def _check_warm_start(named: str | None, variant: Searched, reference: Searched | None) -> None:

@@ -139,7 +139,7 @@ def of_runs(
         run
         for each in studies
         for run in each.verifications.runs()
-        if run.state != "skipped" and _is_of(stage, run, own)
+        if run.state != "skipped" and not run.copied and _is_of(stage, run, own)
     ]
     finished = [run for run in runs if run.state == "finished"]
     device_s = run_seconds(finished)

@@ -26,8 +26,7 @@ from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.records import Counts
 from tuner.storage.retry import DATABASE_FAILURES, persistently
 from tuner.study.open import OpenStudy
-from tuner.worker.heartbeat import FRESH_PROCESS
-from tuner.worker.process import MAX_RESTARTS
+from tuner.worker.process import FRESH_PROCESS, MAX_RESTARTS
 
 # Says of workers that wait for their devices for whom they wait: they themselves tell only their
 # logs.

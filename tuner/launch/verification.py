@@ -37,7 +37,7 @@ from tuner.verdict.confirmation_plan import each_once, plan_confirmation
 from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS, why_none
 from tuner.verdict.round_allowances import RoundAllowance, allowances, committed_s
 from tuner.verdict.verification_plan import Planned, plan_verification, study_names
-from tuner.verdict.verified import Verified, read_verified, verifications_of
+from tuner.verdict.verified import Verified, verifications_of, verified_in
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 __all__ = ["VerificationOutcome", "VerificationRequest", "run"]
@@ -136,8 +136,7 @@ def run(
         stop, missing = stop or StopRequests(), []
         printed: str | Mapping[str, str] = ""
         choice = _choice(request, opened, notes)
-        rounds = ROUNDS if choice is Choice.RECOMMENDED else 1
-        for nth in range(len(LOOK_SHARES) if request.confirm else rounds):
+        for nth in range(LOOKS if request.confirm else _rounds(choice)):
             found = _planned(opened, reference, request, choice, still_asked)
             if nth and not found.new_runs:
                 break
@@ -147,7 +146,7 @@ def run(
             if request.devices.print_only:
                 printed, ended = crew.in_words(working_on), Outcome.PRINTED
                 break
-            ended = _work_off(working_on, crew, notes, stop)
+            ended = work_off(working_on, crew, notes, stop)
             if ended is Outcome.FILLED and runs_unpaid(working_on):
                 note_spent(working_on, notes)
                 ended = Outcome.GPU_HOURS
@@ -155,11 +154,21 @@ def run(
                 break
         return VerificationOutcome(
             ended=ended,
-            verified={e.name: tuple(read_verified(e)) for e in opened if not printed},
+            verified={
+                e.name: tuple(verified_in(snapshot(e)).values()) for e in opened if not printed
+            },
             printed=printed,
             missing=tuple(missing),
             notes=tuple(notes.lines),
         )
+
+
+LOOKS = len(LOOK_SHARES) + 1
+"""After the last one, what searches share is still to be taken over."""
+
+
+def _rounds(choice: Choice) -> int:
+    return ROUNDS if choice is Choice.RECOMMENDED else 1
 
 
 def _check_where(where: Where, opened: Sequence[OpenStudy]) -> None:
@@ -271,7 +280,8 @@ def _planned_round(opened: Sequence[OpenStudy], request: VerificationRequest) ->
     )
 
 
-def _work_off(opened: Sequence[OpenStudy], crew: Crew, notes: Notes, stop: StopRequests) -> Outcome:
+def work_off(opened: Sequence[OpenStudy], crew: Crew, notes: Notes, stop: StopRequests) -> Outcome:
+    """Have what is planned of these studies run, where anything is left."""
     queue = verifications_of(opened)
     deliver(opened, WorkerPaths(working_folder(opened[0].database.address)))
     queue.reap()

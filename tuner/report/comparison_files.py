@@ -2,65 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.display.text import csv_text, in_html, shown
-from tuner.errors import TunerError
+from tuner.display.text import csv_text, shown
+from tuner.errors import TunerError, UsageError
 from tuner.files.durable import put
-from tuner.report.figures.confirmed_figure import devices_of
-from tuner.report.figures.draw import axes, draw
-from tuner.report.figures.front import pareto_figure
-from tuner.report.figures.series import front_series
+from tuner.files.plain import in_json
+from tuner.report.figures.draw import draw, fronts
+from tuner.report.overview import CAPTIONS, Answer, figure_of, line_of, with_looks
+from tuner.report.pages import frozen, rendered
 from tuner.spec.objectives import axis_title
 from tuner.verdict.compare.between import another_search_sentences
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, groups_of
 from tuner.verdict.compare.rows import FIGURES, Row
-from tuner.verdict.compare.short_answer import ANSWER
 from tuner.verdict.compare.studies import names_of_groups
-from tuner.verdict.stats.intervals import CONFIDENCE, WITHIN, Interval
-from tuner.verdict.verified import verified_in
+from tuner.verdict.stats.intervals import CONFIDENCE, Interval
 
 # What a report says, in sentences under titles: the same for terminals, pages and retunes.
-
-
-WITHOUT_NETWORK = "Without a network"
-CONFIRMED = "Confirmed on untouched seeds"
-BETWEEN_VARIANTS = "Between variants, by whole searches"
-ANOTHER_SEARCH = "Would another search say the same?"
-AT_LEVELS = "Times of the searches at registered levels"
-SECONDARY_POINTS = "Secondary: points of the fronts"
-BY_COLUMN = "Test MQL by target column, in the units of each"
 
 
 def sections_of(report: Report) -> list[tuple[str, list[str]]]:
     """What a report says, by its titles: what is confirmed, what follows between variants, and the
     rest.
     """
-    # What stands in the table anyway, and is not compared, has sentences in the JSON alone.
-    within = (a for a in report.answers if a.comparison.question.family == WITHIN)
-    own = [answer.sentence for answer in within]
     called, names = report.called, names_of_groups(report.studies)
     another = [another_search_sentences(each, names[each.group]) for each in report.another_search]
-    found = (
-        (WITHOUT_NETWORK, list(report.without_network)),
-        (CONFIRMED, [each.sentence for each in report.confirmed]),
-        (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
-        (ANOTHER_SEARCH, [line for lines in another for line in lines]),
-        (AT_LEVELS, [_at_level(level, names) for level in report.registered]),
-        (SECONDARY_POINTS, own),
-        (BY_COLUMN, [_by_column(row, called[row.study]) for row in report.rows if row.columns]),
+    columns = [_by_column(row, called[row.study]) for row in report.rows if row.columns]
+    sentences = (
+        ("Without a network", list(report.without_network)),
+        ("What a rewrite hopes for, retuned against the default", list(report.hoped)),
+        ("Confirmed on untouched seeds", [each.sentence for each in report.confirmed]),
+        ("Between variants, by whole searches", [each.sentence for each in report.between]),
+        ("Would another search say the same?", [line for lines in another for line in lines]),
+        (
+            "Times of the searches at registered levels",
+            [_at_level(level, names) for level in report.registered],
+        ),
+        ("Test MQL by target column, in the units of each", columns),
         ("To read this", list(report.notes)),
     )
-    return [(title, [f"{line}." for line in lines]) for title, lines in found if lines]
-
-
-def headed(title: str) -> str:
-    """A title before its lines: with a colon, unless it asks."""
-    return title if title.endswith("?") else f"{title}:"
+    found = [(title, [f"{line}." for line in lines]) for title, lines in sentences]
+    volumes = [volume_line(report, index) for index in range(len(report.volumes))]
+    found += [("Hypervolume", volumes), ("Not equal", list(report.fairness))]
+    found.append(("Missing", list(report.missing)))
+    return [(title, lines) for title, lines in found if lines]
 
 
 def _by_column(row: Row, called: str) -> str:
@@ -79,6 +69,10 @@ def _at_level(level: RegisteredLevel, names: Mapping[str, str]) -> str:
         promised = [each.promised for each in times if each.promised is not None]
         if promised and not known:
             took = f", the best that one promises is {min(promised):.4f}"
+        given_up = [e.given_up_after for e in times if e.given_up_after is not None]
+        if given_up:
+            trainings = " to ".join(f"{each}" for each in sorted({min(given_up), max(given_up)}))
+            took += f", {len(given_up)} looked no further after {trainings} trainings"
         told.append(f"{names[group]} {len(known)} of {len(times)} searches{took}{how}")
     of = f"{names[level.group]}'s default{level.cut_in_words} with its margin"
     return f"test MQL {level.mql:.4f}, {of}: {'; '.join(told)}"
@@ -95,21 +89,10 @@ FORMS = {
 HEADINGS = {name: heading for name, (heading, _) in FORMS.items()}
 HOW = (
     "Between variants a difference is claimed by an exact test over whole searches, by their times "
-    "at one registered quality; of two configurations, by a paired permutation test after "
-    "Holm's correction. docs/read-a-verdict.md says what each figure means."
+    "at one registered quality; of a configuration and its default, by its confirmation. "
+    "docs/read-a-verdict.md says what each figure means."
 )
 CONTAMINATED = "!  timing contaminated: something else used the device; do not trust it"
-UNVERIFIED = "one run of the search, not verified"
-
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto;
-       padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; }
-td, th { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: left; }
-td.number { text-align: right; white-space: nowrap; }
-tr.unverified td { color: #888; font-style: italic; }
-.missing { background: #fff4e0; padding: .5rem 1rem; } small { color: #666; }
-"""
 
 
 def cell(row: Row, name: str) -> str:
@@ -130,27 +113,24 @@ def write_csv(report: Report, path: Path) -> None:
     Raises:
         TunerError: the file cannot be written.
     """
-    figures = [name + end for name in FIGURES for end in ("", "_low", "_high")]
-    plain = ("study", "variant", "core_change", "hyperparameters", "trial", "verified", "runs")
-    parameters = sorted({name for row in report.rows for name in row.params})
-    columns = list(dict.fromkeys(name for row in report.rows for name in row.columns))
-    scores = [f"test_mql_of/{name}{end}" for name in columns for end in ("", "_low", "_high")]
-    counts = ("missed", "cut_off", "mql_is", "contaminated")
-    rows: list[list[object]] = [[*plain, *counts, *figures, *scores, "verdict", *parameters]]
-    for row in report.rows:
-        cells = [
-            *(getattr(row, name) for name in plain),
-            sum(row.misses.values()),
-            row.cut_off,
-            row.mql_is,
-            row.contaminated,
-            *(number for name in FIGURES for number in _numbers(row.figures[name])),
-            *(n for name in columns for n in _numbers(row.columns.get(name))),
-            row.verdict,
-            *(row.params.get(name, "") for name in parameters),
-        ]
-        rows.append(cells)
-    put_text(path, csv_text(rows))
+    put_text(path, csv_text([_flat(row) for row in report.rows], first=TABLE))
+
+
+TABLE = ("study", "variant", "core_change", "hyperparameters", "trial", "verified", "runs")
+
+
+def _flat(row: Row) -> dict[str, object]:
+    """Its cells in a CSV: of a hyperparameter called like another column there is none."""
+    figures = {name: row.figures[name] for name in FIGURES}
+    figures |= {f"test_mql_of/{name}": value for name, value in row.columns.items()}
+    found = dict(row.params) | in_json(row, *TABLE)
+    found |= {"missed": sum(row.misses.values())}
+    found |= in_json(row, "cut_off", "mql_is", "contaminated", "verdict")
+    for name, value in figures.items():
+        found[name] = value.estimate if isinstance(value, Interval) else value
+        for end in ("low", "high"):
+            found[f"{name}_{end}"] = getattr(value, end, "")
+    return found
 
 
 def write_html(
@@ -175,31 +155,24 @@ def put_text(path: Path, text: str) -> None:
 
 
 def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
+    """The dashboard's first page of these studies, frozen: the answer with its picture, the
+    studies, what else decides; and below it all that was computed.
+    """
     title = f"{_who(report)} on {report.task}"
-    device = ", ".join(sorted({s.device_model or "no device yet" for s in report.studies}))
-    parts = [
-        f"<h1>{in_html(title)}</h1>",
-        f"<p>{in_html(device)}. {_figures_are(report)}.</p>",
-        listed(ANSWER, report.answer),
-        *(listed(title, lines) for title, lines in (*sections_of(report), *more)),
-        *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
-        listed("What is missing", report.missing, css="missing"),
-        "<h2>The table</h2>",
-        _table(report),
-        *_pictures(report),
-        listed("Hypervolume", [volume_line(report, index) for index in range(len(report.volumes))]),
-        listed("What is not equal", report.fairness),
-        f"<p><small>{HOW}</small></p>",
-    ]
-    return document(title, parts)
-
-
-def document(title: str, parts: Sequence[str]) -> str:
-    """A page of these parts."""
-    head = f"<meta charset='utf-8'><title>{in_html(title)}</title><style>{STYLE}</style>"
-    return (
-        f"<!doctype html><html lang='en'><head>{head}</head><body>{''.join(parts)}</body></html>\n"
+    body = rendered(
+        "comparison.html",
+        report=report,
+        sections=[*sections_of(report), *more],
+        heads=("variant", "core change", "hyperparameters", *HEADINGS.values(), "verdict"),
+        figures=FIGURES,
+        cell=cell,
+        notes_on=notes_on,
+        figures_are=_figures_are(report),
+        how=HOW,
     )
+    one = Answer(heading=report.task, sentences=report.answer)
+    lines = with_looks(map(line_of, report.studies))
+    return frozen(title, one=one, lines=lines, pictures=_pictures(report), body=body)
 
 
 def _figures_are(report: Report) -> str:
@@ -220,32 +193,37 @@ def _who(report: Report) -> str:
     return ", ".join(told)
 
 
-def _pictures(report: Report) -> list[str]:
-    """What is confirmed, where something is, and the fronts; plotly itself comes with the first."""
-    parts = []
-    if len(devices_of(report.studies)) == 1:
-        figure = draw("confirmed", report.studies)
-        parts += ["<h2>What was confirmed</h2>", figure.to_html(full_html=False)]
-    fronts = figure_of(report).to_html(full_html=False, include_plotlyjs=not parts)
-    return [*parts, "<h2>The fronts</h2>", fronts]
+def _pictures(report: Report) -> dict[tuple[str, str], Any]:
+    """What decides, the first beside the answer: what was confirmed, where something is; the
+    fronts; how the best learn, and what they share.
+    """
+    kinds = list(dict.fromkeys((figure_of(report.studies), "front", "curves", "parallel")))
+    found = {}
+    for kind in filter(None, kinds):
+        with contextlib.suppress(UsageError):  # studies that cannot share it
+            drawn = (
+                fronts(report.studies, called=report.called)
+                if kind == "front"
+                else draw(kind, report.studies)
+            )
+            if drawn.data:  # what was exported without its curves has none
+                found[CAPTIONS[kind]] = drawn
+    return found
 
 
-def figure_of(report: Report) -> Any:
-    """The fronts of all studies over each other, verified configurations with their intervals."""
-    series = [
-        front_series(
-            study.results, report.called[study.name], verified=list(verified_in(study).values())
-        )
-        for study in report.studies
-    ]
-    clock, error = axes(report.studies)
-    return pareto_figure(series, clock=clock, error=error)
-
-
-def _unverified(row: Row) -> str:
-    if row.search_runs == 1:
-        return UNVERIFIED
-    return f"medians of {row.search_runs} runs of the search, not verified"
+def notes_on(row: Row) -> Iterator[str]:
+    """What to know of a row's figures."""
+    if not row.verified:
+        one, many = "one run", f"medians of {row.search_runs} runs"
+        yield f"{one if row.search_runs == 1 else many} of the search, not verified"
+    if row.contaminated:
+        yield CONTAMINATED
+    for how, count in row.misses.items():
+        missed = f"{count} of {row.runs} runs missed ({how.replace('_', ' ')})"
+        yield f"{missed}; not in its figures"
+    if row.cut_off:
+        cut = f"{row.cut_off} of {row.runs} runs were cut off by the limit of epochs"
+        yield f"{cut}; they count with what they came to"
 
 
 def volume_line(report: Report, index: int) -> str:
@@ -260,42 +238,3 @@ def volume_line(report: Report, index: int) -> str:
             size += f"; {volume.contaminated} of {volume.timings} timings are contaminated"
         size += ")"
     return f"{report.called[volume.study]}: {size}"
-
-
-def _numbers(value: Interval | float | None) -> tuple[Any, Any, Any]:
-    if isinstance(value, Interval):
-        return value.estimate, value.low, value.high
-    return ("" if value is None else value), "", ""
-
-
-def _table(report: Report) -> str:
-    heads = [
-        "variant",
-        "core change",
-        "hyperparameters",
-        *(HEADINGS[name] for name in FIGURES),
-        "verdict",
-    ]
-    lines = ["<table><tr>" + "".join(f"<th>{head}</th>" for head in heads) + "</tr>"]
-    called = report.called
-    for row in report.rows:
-        note = "" if row.verified else f"<br><small>{_unverified(row)}</small>"
-        note += f"<br><small>{CONTAMINATED}</small>" if row.contaminated else ""
-        missed = sum(row.misses.values())
-        note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
-        if row.cut_off:
-            note += f"<br><small>{row.cut_off} of {row.runs} runs cut off</small>"
-        words = [called[row.study], row.core_change, f"{row.hyperparameters}, trial {row.trial}"]
-        cells = "".join(f"<td>{in_html(word)}</td>" for word in words[:-1])
-        cells += f"<td>{in_html(words[-1])}{note}</td>"
-        cells += "".join(f"<td class='number'>{in_html(cell(row, name))}</td>" for name in FIGURES)
-        css = "" if row.verified else " class='unverified'"
-        lines.append(f"<tr{css}>{cells}<td>{in_html(row.verdict)}</td></tr>")
-    return "".join(lines) + "</table>"
-
-
-def listed(title: str, lines: Sequence[str], *, css: str = "") -> str:
-    if not lines:
-        return ""
-    items = "".join(f"<li>{in_html(line)}</li>" for line in lines)
-    return f"<div class='{css}'><h2>{title}</h2><ul>{items}</ul></div>"

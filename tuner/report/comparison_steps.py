@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from tuner.display.terminal import make_console
-from tuner.display.text import csv_text, in_html
-from tuner.report.comparison_files import document, listed, put_text
+from tuner.display.text import csv_text
+from tuner.files.plain import in_json
+from tuner.report.comparison_files import put_text
 from tuner.report.figures import style
+from tuner.report.overview import Answer
+from tuner.report.pages import frozen, rendered
 from tuner.verdict.compare.steps import FIGURES, MQL, WHAT, Row, StepsReport
 
 if TYPE_CHECKING:
@@ -94,14 +97,16 @@ def write_csv(report: StepsReport, path: Path) -> None:
     Raises:
         TunerError: the file cannot be written.
     """
-    ends = ("estimate", "low", "high", "clear", "bound")
-    heads = [f"{figure}_{end}" for figure in FIGURES for end in ends]
-    rows: list[list[object]] = [["kind", "before", "after", "loop", "backends", "runs", *heads]]
+    rows = []
     for row in report.rows:
-        rows.append([row.kind, row.before, row.after, row.loop, *cells(row)[1:3]])
+        _, backends, runs, *_ = cells(row)
+        told = in_json(row, "kind", "before", "after", "loop")
+        told |= {"backends": backends, "runs": runs}
         for figure in FIGURES:
-            rows[-1] += [getattr(row.changes.get(figure), end, "") for end in ends]
-    put_text(path, csv_text(rows))
+            for end in ("estimate", "low", "high", "clear", "bound"):
+                told[f"{figure}_{end}"] = getattr(row.changes.get(figure), end, "")
+        rows.append(told)
+    put_text(path, csv_text(rows, first=("kind", "before", "after")))
 
 
 def write_html(report: StepsReport, path: Path) -> None:
@@ -110,14 +115,17 @@ def write_html(report: StepsReport, path: Path) -> None:
     Raises:
         TunerError: the file cannot be written.
     """
-    rows = "".join(f"<th>{head}</th>" for head in HEADS)
-    for row in report.rows:
-        rows += "<tr>" + "".join(f"<td>{in_html(text)}</td>" for text in cells(row))
-    title = f"What each step costs on {report.task}"
-    parts = [
-        f"<h1>{in_html(title)}</h1><p>{in_html(report.answer)}</p>",
-        steps_figure(report.rows).to_html(full_html=False),
-        f"<table>{rows}</table><p><small>{HOW}</small></p>",
-        *(listed(*section) for section in _sections(report)),
-    ]
-    put_text(path, document(title, parts))
+    said = "Right of 1 a step costs, left of it it saves; a bar is a 95 % interval."
+    page = frozen(
+        f"What each step costs on {report.task}",
+        one=Answer(heading=report.task, sentences=(report.answer,)),
+        pictures={("What each step costs", said): steps_figure(report.rows)},
+        body=rendered(
+            "steps.html",
+            heads=HEADS,
+            rows=[cells(row) for row in report.rows],
+            how=HOW,
+            sections=_sections(report),
+        ),
+    )
+    put_text(path, page)

@@ -17,13 +17,14 @@ from tuner.storage.database import Database
 from tuner.storage.queue.claims import Stint, stints
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.roster import WorkerRow, all_in_words
+from tuner.storage.records import Counts
 from tuner.study.open import OpenStudy, open_study
-from tuner.study.results import StudyResults, TrialRecord, read_results
+from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import names_by_group, snapshot
-from tuner.study.throughput import Throughput, throughput_of, windows_of_an_epoch
+from tuner.study.throughput import Throughput, throughput_of
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.lacking import lacking_of
-from tuner.verdict.verified import Verified, progress, runs_of_trial, verified_in
+from tuner.verdict.verified import Verified, progress, verified_in
 
 # Trainings whose throughput fell: those that are at work, by their epochs so far, and those that
 # have ended, by their records.
@@ -118,7 +119,7 @@ def windows_in(trial: TrialRecord, records: Sequence[TrialRecord]) -> int | None
     sees = trial.params.get("input_size")
     others = [each for each in records if each.params.get("input_size") == sees]
     alike = (each.recorded for each in (trial, *others))
-    return next((found for each in alike if (found := windows_of_an_epoch(each))), None)
+    return next((found for each in alike if (found := each.epoch_windows)), None)
 
 
 # Where a study stands.
@@ -162,6 +163,31 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "hosts": [{"host": host} | dataclasses.asdict(facts) for host, facts in hosts],
         "hosts_differ": all_in_words(hosts),
     }
+
+
+RECENT = 10
+"""Finished trials whose durations say how long the rest will take."""
+
+
+def seconds_left(results: StudyResults, counts: Counts) -> float | None:
+    """By the durations of the latest trials, shared among those that run now; None where either is
+    missing.
+    """
+    ended = [record.recorded.total_s for record in results.records if record.state.is_finished()]
+    known = [float(seconds) for seconds in ended[-RECENT:] if seconds]
+    if not known or not counts.running:
+        return None
+    return sum(known) / len(known) * counts.left / counts.running
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: `40 s`, `12 min`, `3 h 20 min`."""
+    minute, hour = 60, 3600
+    if seconds < 2 * minute:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * hour:
+        return f"{seconds / minute:.0f} min"
+    return f"{seconds // hour:.0f} h {seconds % hour / minute:.0f} min"
 
 
 def who(opened: OpenStudy) -> dict[str, Any]:
@@ -363,7 +389,8 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
     Raises:
         UsageError: the study has no such trial.
     """
-    results = read_results(opened)
+    seen = snapshot(opened)
+    results = seen.results
     record = next((each for each in results.records if each.number == number), None)
     if record is None:
         last = max((each.number for each in results.records), default=None)
@@ -372,7 +399,7 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
             there = "that one is another program's, and tuner ignores it"
         raise UsageError(f"study {opened.name!r} has no trial {number}; {there}")
     whole = results.configuration_of(number) or record
-    fresh = runs_of_trial(opened, whole.number)
+    fresh = verified_in(seen).get(whole.number)
     verified = fresh.as_dict() if fresh else None
     return TrialDetail(
         study=opened.name,

@@ -7,19 +7,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
 
 from tuner.config import (
     OBJECTIVES,
-    OF_TRAINING,
     Architecture,
     Hyperparameters,
     MqlSplit,
-    NetworkName,
     TrainingSettings,
     Value,
     names_file,
@@ -28,18 +26,17 @@ from tuner.config import (
 from tuner.data.task import task_of
 from tuner.errors import StorageError, UsageError
 from tuner.files.plain import (
+    STRICT,
     UNREADABLE,
     Digest,
     Label,
     PlainTable,
     Prose,
-    Strict,
     explained,
     harmless_data,
     in_json,
     read_json,
 )
-from tuner.models.names import NetworkSettings
 from tuner.spec.objectives import TimeObjective, objective_names
 from tuner.spec.program import ClockLabel, NamedFiles, Program
 from tuner.spec.space import (
@@ -47,101 +44,30 @@ from tuner.spec.space import (
     ProgramConfiguration,
     ProgramSpace,
     SearchSpace,
-    of_training_beside,
     weight_problem,
 )
 from tuner.spec.study_file import StudyFile
-
-# A study's definition as others stored it, in an exported file or a shared database: as strict as
-# a study file.
-
 
 FORMAT = 1
 MOST_SEEDS = 1_000_000
 
 
-class StoredNetwork(Strict):
-    """An `Architecture` as others wrote it, in a study, a card or a configuration."""
-
-    model: NetworkName
-    settings: NetworkSettings = Field(default_factory=dict)
-
-    def architecture(self) -> Architecture:
-        return Architecture(model=self.model, settings=self.settings)
+def _space(value: Any, told: ValidationInfo) -> SearchSpace:
+    form = SearchSpace if told.data.get("program") is None else ProgramSpace
+    return form.model_validate_json(json.dumps(value), strict=True)
 
 
-class StoredDefinition(Strict):
-    """What `StudyDefinition.as_dict` gives."""
-
-    format: Literal[1]
-    variant: Label
-    core_change: Prose
-    architecture: StoredNetwork
-    model_source: Digest | None
-    task: PlainTable
-    data_hash: Digest
-    space: SearchSpace
-    defaults: Configuration
-    training: TrainingSettings
-    seeds_per_trial: Annotated[int, Field(ge=1, le=MOST_SEEDS)]
-    mql_split: Literal["test", "val", "origins"]
-    objectives: tuple[str, str]
-    target_val_loss: Annotated[float, Field(gt=0)] | None = None
-    loss_source: Digest | None = None
-    files: NamedFiles | None = None
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.objectives not in [objective_names(time, self.mql_split) for time in TimeObjective]:
-            raise ValueError(
-                f"objectives {list(self.objectives)!r} are none of a study on the {self.mql_split} "
-                "split"
-            )
-        if (self.objectives[0] == "time_to_target_s") != (self.target_val_loss is not None):
-            raise ValueError(
-                "target_val_loss belongs to the objective time_to_target_s, and only there"
-            )
-        outside = self.space.contains(self.defaults.values())
-        if outside:
-            raise ValueError(f"defaults: {outside[0]}")
-        loss = self.training.loss
-        if problem := weight_problem(loss, self.space):
-            raise ValueError(problem)
-        of_file = loss is not None and names_file(loss.term)
-        if of_file != (self.loss_source is not None):
-            raise ValueError(
-                "loss_source belongs to a term of a file, and says what that file held: expected "
-                "its SHA-256 with FILE.py:name, and only there"
-            )
-        task = task_of(self.task)
-        if problem := self.space.input_size_problem(
-            {"name": task.name, "input_size": task.input_size}
-        ):
-            raise ValueError(problem)
-        return self
-
-    @property
-    def program(self) -> Program | None:
-        return None
-
-    def whole_task(self) -> dict[str, Any]:
-        """The task with all its keys: one that was stored
-        before a key existed has that key's default.
-        """
-        complete = {**self.task, **task_of(self.task).definition()}
-        return {str(key): harmless_data(value) for key, value in complete.items()}
+def _defaults(value: Any, told: ValidationInfo) -> Hyperparameters:
+    form = Configuration if told.data.get("program") is None else ProgramConfiguration
+    training = told.data.get("training")
+    found = form.model_validate_json(json.dumps(value), strict=True)
+    return found.hyperparameters(training and training.loss)
 
 
-class StoredProgramDefinition(StoredDefinition):
-    """The same of a study whose trials are a program of somebody's own."""
-
-    defaults: ProgramConfiguration
-    space: ProgramSpace
-    process: Program
-
-    @property
-    def program(self) -> Program:
-        return self.process
+def _with_all_keys(task: dict[str, Any]) -> dict[str, Any]:
+    """A task that was stored before a key existed has that key's default."""
+    complete = {**task, **task_of(task).definition()}
+    return {str(key): harmless_data(value) for key, value in complete.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,28 +76,28 @@ class StudyDefinition:
     Stored with the study, and hashed.
     """
 
-    variant: str
-    core_change: str
+    __pydantic_config__: ClassVar = STRICT
+
+    variant: Label
+    core_change: Prose
     architecture: Architecture
-    model_source: str | None
-    task: dict[str, Any]
-    data_hash: str
-    space: SearchSpace
-    defaults: Hyperparameters
-    training: TrainingSettings
-    seeds_per_trial: int = 1
-    mql_split: str = "test"
-    objectives: tuple[str, ...] = OBJECTIVES
-    target_val_loss: float | None = None
-    """The registered validation loss of the objective `time_to_target_s`."""
-    program: Program | None = None
+    model_source: Digest | None
+    program: Annotated[Program | None, Field(alias="process")] = None
     """The user's own program that trains, where tuner's loop does not."""
-    loss_source: str | None = None
+    task: Annotated[PlainTable, AfterValidator(_with_all_keys)]
+    data_hash: Digest
+    training: TrainingSettings
+    space: Annotated[SearchSpace, PlainValidator(_space)]
+    defaults: Annotated[Hyperparameters, PlainValidator(_defaults)]
+    seeds_per_trial: Annotated[int, Field(ge=1, le=MOST_SEEDS)] = 1
+    mql_split: Annotated[str, Field(pattern="^(test|val|origins)$")] = "test"
+    objectives: tuple[str, ...] = OBJECTIVES
+    target_val_loss: Annotated[float, Field(gt=0)] | None = None
+    """The registered validation loss of the objective `time_to_target_s`."""
+    loss_source: Digest | None = None
     """SHA-256 of the file with the term of the training loss, as `model_source`."""
     files: NamedFiles | None = None
     """What its class reads beside it, where the study file names that."""
-    of_training: tuple[str, ...] = OF_TRAINING
-    """Of the user's own hyperparameters, those that stand for a setting of training."""
 
     @property
     def own_code(self) -> tuple[str, ...]:
@@ -192,7 +118,7 @@ class StudyDefinition:
         """
         if self.program is not None:
             return Hyperparameters.for_program(params)
-        return Hyperparameters.of(params, self.of_training, loss=self.training.loss)
+        return Hyperparameters.of(params, loss=self.training.loss)
 
     @property
     def task_name(self) -> str:
@@ -209,7 +135,7 @@ class StudyDefinition:
             "format": FORMAT,
             **in_json(self, "variant", "core_change", "model_source", "task", "data_hash"),
             **in_json(self, "seeds_per_trial", "mql_split"),
-            "architecture": in_json(self.architecture, "model", "settings"),
+            "architecture": self.architecture.as_dict(),
             "space": self.space.definition(),
             "defaults": self.defaults.as_dict(),
             "training": self.training.as_dict(),
@@ -221,11 +147,7 @@ class StudyDefinition:
             "loss_source": self.loss_source,
             "files": self.files and self.files.model_dump(mode="json"),
         }
-        data |= {name: value for name, value in later.items() if value is not None}
-        for name in _unclear(self.architecture, self.space):
-            if name in self.of_training:  # that it is there says so
-                data["training"].setdefault(name, getattr(self.training, name))
-        return data
+        return data | {name: value for name, value in later.items() if value is not None}
 
     def to_json(self) -> str:
         return json.dumps(self.as_dict(), sort_keys=True)
@@ -262,21 +184,40 @@ class StudyDefinition:
         Raises:
             ValueError: it is of another version, or damaged.
         """
-        of_program = isinstance(data, dict) and "process" in data
-        form = StoredProgramDefinition if of_program else StoredDefinition
-        stored = form.model_validate_json(json.dumps(data), strict=True)
-        architecture = stored.architecture.architecture()
-        of_network = set(_unclear(architecture, stored.space)) - stored.training.model_fields_set
-        of_training = of_training_beside(of_network)
-        defaults = stored.defaults.hyperparameters(stored.training.loss)
-        other: dict[str, Any] = {
-            "architecture": architecture,
-            "task": stored.whole_task(),
-            "defaults": replace(defaults, of_training=of_training),
-            "of_training": of_training,
-        }
-        names = [each.name for each in fields(StudyDefinition) if each.name not in other]
-        return StudyDefinition(**{name: getattr(stored, name) for name in names}, **other)
+        plain = {"format": None, **data}
+        if plain.pop("format") != FORMAT:
+            raise ValueError(f"format: expected {FORMAT}")
+        found = _STORED.validate_json(json.dumps(plain), strict=True)
+        found.check()
+        return found
+
+    def check(self) -> None:
+        """See that its parts go together, of a definition that others wrote.
+
+        Raises:
+            ValueError: they do not.
+        """
+        if self.objectives not in [objective_names(time, self.mql_split) for time in TimeObjective]:
+            raise ValueError(
+                f"objectives {list(self.objectives)!r} are none of a study on the {self.mql_split} "
+                "split"
+            )
+        if (self.objectives[0] == "time_to_target_s") != (self.target_val_loss is not None):
+            raise ValueError(
+                "target_val_loss belongs to the objective time_to_target_s, and only there"
+            )
+        if outside := self.space.contains(self.defaults.as_dict()):
+            raise ValueError(f"defaults: {outside[0]}")
+        loss = self.training.loss
+        of_file = loss is not None and names_file(loss.term)
+        if of_file != (self.loss_source is not None):
+            raise ValueError(
+                "loss_source belongs to a term of a file, and says what that file held: expected "
+                "its SHA-256 with FILE.py:name, and only there"
+            )
+        problem = weight_problem(loss, self.space) or self.space.input_size_problem(self.task)
+        if problem:
+            raise ValueError(problem)
 
     @staticmethod
     def of(
@@ -317,18 +258,22 @@ class StudyDefinition:
         )
 
 
+_STORED = TypeAdapter(StudyDefinition)
+
+
+def raised(stored: StudyDefinition, limit: int) -> StudyDefinition:
+    """`stored` with a limit of so many epochs, where that is a higher one: what converged is the
+    same under both.
+    """
+    training = stored.training
+    if limit <= training.max_epochs:
+        return stored
+    return replace(stored, training=training.but(max_epochs=limit))
+
+
 def without_folder(reference: str) -> str:
     """An import string without the folder of its file."""
     return reference.rpartition("/")[2]
-
-
-def _unclear(architecture: Architecture, space: SearchSpace) -> tuple[str, ...]:
-    """What the user may have meant as an argument of a class, before it was a setting of training.
-
-    A program's are its own, and no built-in network takes one.
-    """
-    of_class = ":" in architecture.model
-    return tuple(name for name in OF_TRAINING if of_class and name in space.own)
 
 
 def _source_digest(model: str) -> str | None:
@@ -349,53 +294,32 @@ def differences(stored: StudyDefinition, asked: StudyDefinition) -> list[str]:
     3 asked`.
     """
     there, here = _flat(stored.comparable()), _flat(asked.comparable())
-    own_files, phrases = _own_files(stored, asked), []
+    changed, phrases = changed_files(stored, asked), []
     for key in sorted(there.keys() | here.keys()):
-        if there.get(key) == here.get(key):
-            continue
-        name = key.removeprefix("training.")
-        if name in asked.of_training and name not in stored.of_training:
-            phrases.append(
-                f"{name}: an argument of its network there, asked as a setting of training, which "
-                "it is by now; give the argument another name"
-            )
-        elif key in own_files:
-            phrases.append(f"{own_files[key]} changed since the study was made")
-        elif key.startswith("files.") and key in there and key in here:
-            phrases.append(f"{key.removeprefix('files.')} changed since the study was made")
-        else:
+        if key in changed:
+            phrases.append(f"{changed[key]} changed since the study was made")
+        elif there.get(key) != here.get(key):
             phrases.append(
                 f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} asked"
             )
     return phrases
 
 
-def changed_files(stored: StudyDefinition, asked: StudyDefinition) -> tuple[str, ...]:
-    """The user's files that both run and that are not what they were."""
-    found: dict[str, None] = {}
-    for field, file in _own_files(stored, asked).items():
-        if getattr(stored, field) != getattr(asked, field):
-            found[file] = None
-    before = {} if stored.files is None else stored.files.sha256
-    for name, digest in ({} if asked.files is None else asked.files.sha256).items():
-        if before.get(name, digest) != digest:
-            found[name] = None
-    return tuple(found)
-
-
-def _own_files(stored: StudyDefinition, asked: StudyDefinition) -> dict[str, str]:
-    """By the field with its hash, each file of the user's own that both name, whatever stands in
-    it: relative to the current folder where it lies in it.
+def changed_files(stored: StudyDefinition, asked: StudyDefinition) -> dict[str, str]:
+    """The user's files that both name and that are not what they were, by the keys of their hashes
+    in the definition: relative to the current folder where they lie in it.
     """
     found = {}
     for field in ("model_source", "loss_source"):
         there, here = (_named_for(field, each) for each in (stored, asked))
-        known = None not in (getattr(stored, field), getattr(asked, field))
-        if known and without_folder(there) == without_folder(here):
-            found[field] = _near(here)
-    if asked.program is not None and "model_source" in found:
-        found["model_source"] = "the program of [process]"
-    return found
+        before, now = getattr(stored, field), getattr(asked, field)
+        same_name = without_folder(there) == without_folder(here)
+        if same_name and before != now and None not in (before, now):
+            of_program = field == "model_source" and asked.program is not None
+            found[field] = "the program of [process]" if of_program else _near(here)
+    files, asked_files = ({} if d.files is None else d.files.sha256 for d in (stored, asked))
+    changed = [name for name, now in asked_files.items() if files.get(name, now) != now]
+    return found | {f"files.{name}": name for name in changed}
 
 
 def _named_for(field: str, definition: StudyDefinition) -> str:

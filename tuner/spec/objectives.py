@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tuner.config import MqlSplit
+from tuner.config import EpochRecord, MqlSplit
 from tuner.record import Recorded
 
 if TYPE_CHECKING:
     from tuner.spec.pareto import Point
     from tuner.spec.policy import SearchPolicy
-    from tuner.training import FitResult
 
 
 # What can count as a configuration's time: of each its name, its words, how it is measured, and
@@ -41,8 +40,11 @@ class TimeObjective(StrEnum):
 class Ended:
     """A trial that is over, with what its times are measured from."""
 
-    training: FitResult
-    evaluation_s: float
+    history: Sequence[EpochRecord]
+    wall_clock_s: float
+    time_to_best_s: float
+    total_s: float
+    """With evaluation."""
     target_val_loss: float | None
 
 
@@ -101,7 +103,7 @@ def time_to_target(curve: Iterable[tuple[float | None, float]], target: float) -
 def _to_target(ended: Ended) -> float | None:
     if ended.target_val_loss is None:
         return None
-    curve = [(epoch.val_loss, epoch.elapsed_s) for epoch in ended.training.history]
+    curve = [(epoch.val_loss, epoch.elapsed_s) for epoch in ended.history]
     reached = time_to_target(curve, ended.target_val_loss)
     return math.inf if reached is None else reached
 
@@ -133,7 +135,7 @@ TIMES: Mapping[TimeObjective, TimeMeaning] = {
         "the run (no validation loss better by {min_delta:g} for {patience} epochs). Warm-up, "
         "loading and the final test are not in it. The trial had its device to itself while the "
         "clock ran; where something else was seen there, the attribute `contaminated` is true.",
-        measured=lambda ended: ended.training.wall_clock_s,
+        measured=lambda ended: ended.wall_clock_s,
         least=_least_to_the_end,
     ),
     TimeObjective.TOTAL: TimeMeaning(
@@ -141,7 +143,7 @@ TIMES: Mapping[TimeObjective, TimeMeaning] = {
         heading="total s",
         note="seconds of everything a trial does on its device: set-up, training, validation, the "
         "final test. The attribute `wall_clock_s` has the training alone.",
-        measured=lambda ended: ended.training.total_s + ended.evaluation_s,
+        measured=lambda ended: ended.total_s,
         least=_least_to_the_end,
     ),
     TimeObjective.TO_BEST: TimeMeaning(
@@ -149,7 +151,7 @@ TIMES: Mapping[TimeObjective, TimeMeaning] = {
         heading="to best s",
         note="seconds of training and validation until the end of the best epoch; the epochs that "
         "early stopping waits after it are not in it (`wall_clock_s` has them).",
-        measured=lambda ended: ended.training.time_to_best_s,
+        measured=lambda ended: ended.time_to_best_s,
         least=_least_to_best,
     ),
     TimeObjective.TO_TARGET: TimeMeaning(
@@ -173,14 +175,11 @@ CONSTRAINTS = "constraints"
 """Optuna keeps the value of `trial.set_constraint(key,
 value)` as the trial's system attribute `constraints:<key>`."""
 
-_AXES = {time.value: meaning.axis for time, meaning in TIMES.items()} | {
-    "test_mql": "test MQL",
-    "val_mql": "validation MQL",
+_NAMED = {time.value: (meaning.axis, meaning.heading) for time, meaning in TIMES.items()} | {
+    "test_mql": ("test MQL", "test MQL"),
+    "val_mql": ("validation MQL", "val MQL"),
 }
-_HEADINGS = {time.value: meaning.heading for time, meaning in TIMES.items()} | {
-    "test_mql": "test MQL",
-    "val_mql": "val MQL",
-}
+"""Of each objective the words for a sentence, and for the head of a column."""
 
 
 def objective_names(time_objective: str, mql_split: str) -> tuple[str, str]:
@@ -192,12 +191,12 @@ def objective_names(time_objective: str, mql_split: str) -> tuple[str, str]:
 
 def axis_title(objective: str) -> str:
     """An objective in words, with its unit, for an axis or a sentence."""
-    return _AXES.get(objective, objective)
+    return _NAMED.get(objective, (objective, objective))[0]
 
 
 def heading(objective: str) -> str:
     """An objective as the head of a narrow column."""
-    return _HEADINGS.get(objective, objective)
+    return _NAMED.get(objective, (objective, objective))[1]
 
 
 def values_of(recorded: Recorded, objectives: Sequence[str]) -> Point | None:

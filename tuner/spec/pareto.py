@@ -77,14 +77,9 @@ def hypervolume_trace(
     for name, point in zip(range(len(points)) if of is None else of, points, strict=True):
         again = name in latest
         latest[name] = point
-        if again:
+        if again or not any(other[0] <= point[0] and other[1] <= point[1] for other in front):
             there = list(latest.values())
             front = [there[i] for i in front_indices(there)]
-            volume = hypervolume(front, reference)
-        elif not any(other[0] <= point[0] and other[1] <= point[1] for other in front):
-            front = [
-                other for other in front if not (point[0] <= other[0] and point[1] <= other[1])
-            ] + [point]
             volume = hypervolume(front, reference)
         trace.append(volume)
     return trace

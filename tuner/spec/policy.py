@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from tuner.config import MANY, MOST_SEARCHES, SAMPLERS, MqlSplit, SamplerName, TrainingSettings
+from tuner.config import (
+    MANY,
+    MOST_SEARCHES,
+    OWN_SAMPLER,
+    SAMPLERS,
+    MqlSplit,
+    SamplerName,
+    TrainingSettings,
+)
 from tuner.errors import StorageError, UsageError, unknown_name
 from tuner.files.plain import LARGEST, UNREADABLE, excerpt, explained, read_json
-from tuner.settings import (
-    DURATION,
-    HOURS,
-    NUMBER,
-    SIZE,
-    Flag,
-    Settings,
-    Unit,
-    flags,
-    in_percent,
-)
+from tuner.settings import DURATION, HOURS, NUMBER, SIZE, Flag, Settings, Unit, flags, in_percent
 from tuner.spec.margin import CONFIRMATION_SEEDS, MARGIN, OF_MARGIN, TOO_MUCH
 from tuner.spec.objectives import TimeObjective, objective_names
 
@@ -44,8 +42,8 @@ MOST_RERUNS = 1_000_000
 def sampler_named(name: str, flag: str = "sampler") -> str:
     """Raises UsageError for a sampler that there is not."""
     del flag  # the sentence tells by itself what it is about
-    if name not in SAMPLERS:
-        raise unknown_name("sampler", name, SAMPLERS)
+    if name not in SAMPLERS and not re.match(OWN_SAMPLER, name):
+        raise unknown_name("sampler", name, SAMPLERS, more=", or module:Class")
     return name
 
 
@@ -71,10 +69,10 @@ class SearchPolicy(Settings):
     """
 
     sampler: Annotated[
-        SamplerName,
+        SamplerName | Annotated[str, Field(pattern=OWN_SAMPLER)],
         Flag(
             "--sampler",
-            f"{', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]} (a new study: auto).",
+            f"{', '.join(SAMPLERS)}, or module:Class (auto).",
             "NAME",
             Unit(sampler_named, str),
         ),
@@ -335,8 +333,7 @@ class Registered(Settings):
         Field(max_length=512),
         Flag(
             "--against",
-            "The variant to hold it against, which is retuned as well; without it, its own default "
-            "alone counts.",
+            "The reference, retuned as well (none: its own default).",
             "NAME",
         ),
     ] = None
@@ -346,8 +343,7 @@ class Registered(Settings):
         Field(ge=1, le=MOST_SEARCHES),
         Flag(
             "--searches",
-            f"Independent searches of each variant ({SEARCHES}: a claim between two variants takes "
-            "so many).",
+            f"Independent searches of each variant ({SEARCHES}).",
             "S",
         ),
     ] = SEARCHES
@@ -356,7 +352,7 @@ class Registered(Settings):
         Field(ge=1, le=MANY),
         Flag(
             "--trials",
-            f"Finished trials of each search ({TRIALS}; with --budget as many as it buys).",
+            f"Finished trials of each search ({TRIALS}; or what --budget buys).",
             "N",
         ),
     ] = TRIALS

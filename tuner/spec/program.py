@@ -161,11 +161,6 @@ class Program(ProgramTable):
     folder: Label
     """Where the study file lay."""
 
-    @staticmethod
-    def of(table: ProgramTable, folder: Path) -> Program:
-        """The program of a study file in this folder."""
-        return Program(**table.model_dump(), folder=str(folder))
-
     @property
     def label(self) -> ClockLabel:
         return ClockLabel(self.clock)

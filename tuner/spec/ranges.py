@@ -96,7 +96,7 @@ Condition = Annotated[
 class Range(BaseModel):
     """What all ranges have in common."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     reason: Prose = ""
     when: Condition | None = None
@@ -164,24 +164,41 @@ class Levels(Range):
     """A range of finitely many values: each has an equal part of the one coordinate."""
 
     @property
-    def levels(self) -> int:
+    def encoded_values(self) -> Sequence[Value]:
+        """The encoded values in their order; the true ones, unless a range says otherwise."""
         raise NotImplementedError
+
+    def stored(self) -> BaseDistribution:
+        """The distribution in Optuna's tables."""
+        raise NotImplementedError
+
+    def encoded(self) -> BaseDistribution:
+        """The distribution that a sampler searches."""
+        return self.stored()
+
+    @property
+    def levels(self) -> int:
+        return len(self.encoded_values)
 
     def value(self, level: int) -> Value:
         """The encoded value number `level`, from 0."""
-        raise NotImplementedError
-
-    def decode(self, encoded: Value) -> Value:
-        """The true value."""
-        raise NotImplementedError
-
-    def values(self) -> tuple[Value, ...]:
-        """All true values."""
-        return tuple(self.decode(self.value(level)) for level in range(self.levels))
+        return self.encoded_values[level]
 
     def level(self, encoded: Value) -> int:
         """Which one an encoded value is."""
-        raise NotImplementedError
+        return self.encoded_values.index(encoded)
+
+    def encode(self, value: Value) -> Value:
+        """The encoded value of a true one."""
+        return self.value(self.level(value))
+
+    def decode(self, encoded: Value) -> Value:
+        """The true value."""
+        return self.encode(encoded)
+
+    def values(self) -> tuple[Value, ...]:
+        """All true values."""
+        return tuple(map(self.decode, self.encoded_values))
 
     @property
     def single(self) -> bool:
@@ -261,18 +278,9 @@ class ChoiceRange(Levels):
     def stored(self) -> BaseDistribution:
         return CategoricalDistribution(self.choices)
 
-    def encoded(self) -> BaseDistribution:
-        return self.stored()
-
-    def encode(self, value: Value) -> Value:
-        return self.choices[self.level(value)]
-
-    def decode(self, encoded: Value) -> Value:
-        return encoded
-
     @property
-    def levels(self) -> int:
-        return len(self.choices)
+    def encoded_values(self) -> Sequence[Value]:
+        return self.choices
 
     @property
     def named(self) -> tuple[Value, ...]:
@@ -305,12 +313,6 @@ class ChoiceRange(Levels):
     def in_words(self) -> str:
         """Where it goes."""
         return " or ".join(str(each) for each in self.choices)
-
-    def value(self, level: int) -> Value:
-        return self.choices[level]
-
-    def level(self, encoded: Value) -> int:
-        return self.choices.index(encoded)
 
     @property
     def coordinates(self) -> int:
@@ -511,6 +513,11 @@ class SizeRange(Levels):
     def stored(self) -> BaseDistribution:
         return CategoricalDistribution(self.values())
 
+    @property
+    def encoded_values(self) -> Sequence[Value]:
+        """The exponents."""
+        return range(self.low.bit_length() - 1, self.high.bit_length())
+
     def encoded(self) -> BaseDistribution:
         return IntDistribution(self.low.bit_length() - 1, self.high.bit_length() - 1)
 
@@ -520,28 +527,18 @@ class SizeRange(Levels):
     def decode(self, encoded: Value) -> Value:
         return 1 << int(encoded)
 
-    @property
-    def levels(self) -> int:
-        return self.high.bit_length() - self.low.bit_length() + 1
-
     def bounds(self) -> tuple[float, float]:
         return self.low, self.high
 
     def in_words(self) -> str:
         return f"{self.low} to {self.high}, powers of two"
 
-    def value(self, level: int) -> Value:
-        return self.low.bit_length() - 1 + level
-
-    def level(self, encoded: Value) -> int:
-        return int(encoded) - (self.low.bit_length() - 1)
-
     def nearest(self, value: Value) -> Value | None:
         """The power of two that is nearest on a logarithmic scale; None to what is no number."""
         if not is_number(value):
             return None
-        exponent = round(math.log2(value)) if value > 0 else 0
-        return 1 << min(max(exponent, self.low.bit_length() - 1), self.high.bit_length() - 1)
+        nearest = 1 << round(math.log2(value)) if value >= self.low else self.low
+        return min(nearest, self.high)
 
     def outside(self, value: Value) -> str | None:
         if not is_whole(value):
@@ -576,18 +573,13 @@ class IntRange(Levels):
     def stored(self) -> BaseDistribution:
         return IntDistribution(self.low, self.high, step=self.step)
 
-    def encoded(self) -> BaseDistribution:
-        return self.stored()
-
-    def encode(self, value: Value) -> Value:
-        return int(value)
-
-    def decode(self, encoded: Value) -> Value:
-        return int(encoded)
-
     @property
-    def levels(self) -> int:
-        return (self.high - self.low) // self.step + 1
+    def encoded_values(self) -> Sequence[Value]:
+        return range(self.low, self.high + 1, self.step)
+
+    def level(self, encoded: Value) -> int:
+        """Also of what lies between two steps, as others may have stored it."""
+        return round((int(encoded) - self.low) / self.step)
 
     def bounds(self) -> tuple[float, float]:
         return self.low, self.high
@@ -595,12 +587,6 @@ class IntRange(Levels):
     def in_words(self) -> str:
         steps = f", steps of {self.step}" if self.step > 1 else ""
         return f"{self.low} to {self.high}{steps}"
-
-    def value(self, level: int) -> Value:
-        return self.low + level * self.step
-
-    def level(self, encoded: Value) -> int:
-        return round((int(encoded) - self.low) / self.step)
 
     def nearest(self, value: Value) -> Value | None:
         if not is_number(value):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import keyword
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from optuna.distributions import BaseDistribution
@@ -57,7 +57,7 @@ _NATIVE: Mapping[str, type[AnyRange]] = {
 class SearchSpace(BaseModel):
     """The ranges of all hyperparameters; one that is fixed has a range of one value."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False, defer_build=True)
     __pydantic_extra__: dict[str, OwnRange]
 
     learning_rate: RangeOfNumbers
@@ -325,14 +325,17 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
 
 
-def of_training_beside(settings: Collection[str]) -> tuple[str, ...]:
-    """Those of `OF_TRAINING` that are none of a built network's settings."""
-    return tuple(name for name in OF_TRAINING if name not in settings)
+class Configuration(BaseModel):
+    """A whole one: what every training has to have is there."""
 
-
-class _Values(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False, defer_build=True)
     __pydantic_extra__: dict[str, ChoiceValue]
+
+    learning_rate: Rate
+    weight_decay: Decay = 0.0
+    dropout: Probability | None = None
+    hidden_size: Size | None = None
+    batch_size: Size
 
     @property
     def own(self) -> Mapping[str, Value]:
@@ -348,27 +351,15 @@ class _Values(BaseModel):
                 found[name] = value
         return found | dict(self.own)
 
-
-class Configuration(_Values):
-    """A whole one: what every training has to have is there."""
-
-    learning_rate: Rate
-    weight_decay: Decay = 0.0
-    dropout: Probability | None = None
-    hidden_size: Size | None = None
-    batch_size: Size
-
     def hyperparameters(self, loss: LossTerm | None = None) -> Hyperparameters:
         """As trainings get it; `loss` is what theirs adds to the loss."""
         return Hyperparameters.of(self.values(), loss=loss)
 
-    def beside(self, settings: Collection[str], loss: LossTerm | None = None) -> Hyperparameters:
-        """The same for a network whose settings hold those of its own, too."""
-        return Hyperparameters.of(self.values(), of_training_beside(settings), loss=loss)
-
 
 class ProgramConfiguration(Configuration):
-    """A whole one of a program: nothing has to be there."""
+    """A whole one of a program, or that part of any which was chosen when its trial ended: nothing
+    has to be there.
+    """
 
     learning_rate: Rate | None = None  # type: ignore[assignment]
     weight_decay: Decay | None = None  # type: ignore[assignment]
@@ -377,10 +368,6 @@ class ProgramConfiguration(Configuration):
     def hyperparameters(self, loss: LossTerm | None = None) -> Hyperparameters:
         del loss  # a program has its own
         return Hyperparameters.for_program(self.values())
-
-
-class PartOfConfiguration(ProgramConfiguration):
-    """That part of it which was chosen when its trial ended."""
 
 
 # What a study file, or a stored study, adds to the training loss: `[training.loss]`.

@@ -19,13 +19,13 @@ from tuner.config import (
     Architecture,
     Hyperparameters,
     NetworkName,
+    NetworkSettings,
     TrainingSettings,
     library_class,
 )
 from tuner.errors import UsageError, guess, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import TomlDocument, read_toml, validate
-from tuner.models.names import NetworkSettings
 from tuner.models.of_neuralforecast.auto_space import study_of_library
 from tuner.models.of_neuralforecast.library_source import (
     check_names,
@@ -155,7 +155,7 @@ _IMPORT_STRING = re.compile(r"(?:[\w.]+|.*\.py):\w+")
 class StudyFile(BaseModel):
     """A validated study file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=200)]
     title: Prose = ""
@@ -256,7 +256,7 @@ class ProgramStudyFile(StudyFile):
 
     @property
     def program(self) -> Program:
-        return Program.of(self.process, Path(self.folder))
+        return Program(**self.process.model_dump(), folder=str(Path(self.folder)))
 
 
 def studies_folder() -> Path:
@@ -319,27 +319,22 @@ def load_study_file(variant: str) -> StudyFile:
 
 def _of_program(document: TomlDocument) -> ProgramStudyFile:
     """A program's study file. One that has a default and no range is fixed, as with a network."""
-    decay = "weight_decay" in document.data.get("defaults", {})
-    fixed = _with_fixed(document)
-    if not decay and isinstance(fixed.data.get("space"), dict):
-        space = {
-            name: r
-            for name, r in fixed.data["space"].items()
-            if name != "weight_decay" or name in document.data["space"]
-        }
-        fixed = replace(fixed, data=fixed.data | {"space": space})
-    file = validate(fixed, ProgramStudyFile)
+    file = validate(_with_fixed(document, usual={}), ProgramStudyFile)
     return file.model_copy(update={"folder": str(document.path.parent.absolute())})
 
 
-def _with_fixed(document: TomlDocument) -> TomlDocument:
+_NO_DECAY: Mapping[str, Any] = {"weight_decay": 0.0}
+
+
+def _with_fixed(document: TomlDocument, usual: Mapping[str, Any] = _NO_DECAY) -> TomlDocument:
     """A built-in hyperparameter that has a default and no range is fixed: its range is that value;
-    a weight decay that nobody names is none. So is the weight of the training loss's term.
+    a weight decay that nobody names is none, as `usual`. So is the weight of the training loss's
+    term.
     """
     defaults, space = document.data.get("defaults"), document.data.get("space")
     if not (isinstance(defaults, dict) and isinstance(space, dict)):
         return document
-    values: dict[str, Any] = {"weight_decay": 0.0} | defaults
+    values = {**usual, **defaults}
     fixed: dict[str, Any] = {}
     for name in BUILT_IN:
         if name in values and name not in space:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.config import LIBRARY, OF_THE_TASK, OF_TRAINING
-from tuner.display.text import command_line, shown
+from tuner.display.text import command_line, filled
 from tuner.files.plain import check_plain, excerpt
 from tuner.files.toml_file import short_number, toml_key, toml_value
 from tuner.models.constructor import Argument, Constructor, Kind, Plain
@@ -271,6 +271,7 @@ REASONS = {
     "batch_size": "smaller means more, noisier steps an epoch",
 }
 """Why the ranges are those of studies/original.toml."""
+_TEMPLATE = Path(__file__).with_name("study.txt")
 TRIED_ON = ("--task", "demo")
 """Generated data, which is always there: with one's own task in both commands the check is of that.
 """
@@ -308,111 +309,40 @@ def study_text(
         tried_on: the options that name the data in whose shapes the network was built.
     """
     original = tomllib.loads((studies_folder() / "original.toml").read_text(encoding="utf-8"))
-    return "\n".join(
-        [
-            *_head(constructor, model),
-            *_settings(proposal),
-            *_defaults(proposal, original),
-            *_space(proposal, original),
-            *_training(original),
-            *_end(path, tried_on),
-        ]
+    return filled(
+        _TEMPLATE,
+        key=toml_key,
+        toml=_toml,
+        name=variant_name(constructor.class_name),
+        class_name=constructor.class_name,
+        what=constructor.about or f"{constructor.class_name} of {model.rpartition(':')[0]}",
+        model=model,
+        left=proposal.left,
+        searched=[*_built_in(proposal, original), *proposal.searched],
+        training=original["training"],
+        generated=tried_on == TRIED_ON,
+        commands=next_commands(path, tried_on),
     )
 
 
-def _head(constructor: Constructor, model: str) -> Iterator[str]:
-    name = variant_name(constructor.class_name)
-    what = constructor.about or f"{constructor.class_name} of {model.rpartition(':')[0]}"
-    yield f'# The study of variant "{name}": what it is, where its search starts, where it may go.'
-    yield (
-        f"# Proposed from the constructor of {shown(constructor.class_name)}: "
-        "change what you know better."
-    )
-    yield ""
-    yield f"name = {toml_value(name)}"
-    yield "# What is different about it, in a few words."
-    yield f"core_change = {toml_value(what)}"
-    yield "# What do you expect of it?"
-    yield 'why = ""'
-    beside = "   # relative to this file" if ".py:" in model else ""
-    yield f"model = {toml_value(model)}{beside}"
-    yield ""
-
-
-def _settings(proposal: Proposal) -> Iterator[str]:
-    if not proposal.left:
-        return
-    yield "# Handed to the class as they are."
-    yield "[model_settings]"
-    for each in proposal.left:
-        yield from _setting(each)
-    yield ""
-
-
-def _setting(left: Left) -> Iterator[str]:
-    yield f"# {left.name}: {shown(left.comment)}"
-    if left.value is not None:
-        yield f"{toml_key(left.name)} = {_value(left.value)}"
-    else:
-        yield f"# {toml_key(left.name)} = ..."
-
-
-def _defaults(proposal: Proposal, original: Mapping[str, Any]) -> Iterator[str]:
-    sizes = {each.name: each.default for each in proposal.sizes}
-    yield "# The first trial of the study; it lies within the ranges below."
-    yield "[defaults]"
-    for name, value in original["defaults"].items():
-        if name in REASONS or name in sizes:
-            yield f"{name} = {_value(sizes.get(name, value))}"
-    for each in proposal.searched:
-        yield f"{toml_key(each.name)} = {_value(each.default)}"
-    yield ""
-
-
-def _space(proposal: Proposal, original: Mapping[str, Any]) -> Iterator[str]:
+def _built_in(proposal: Proposal, original: Mapping[str, Any]) -> Iterator[Searched]:
+    """What every study searches, and the sizes that the class takes, in their usual order."""
     sizes = {each.name: each for each in proposal.sizes}
     for name, table in original["space"].items():
         if name in REASONS:
-            yield from _range(name, table, REASONS[name])
+            default, space = original["defaults"][name], table
+            yield Searched(name=name, default=default, space=space, reason=REASONS[name])
         elif name in sizes:
-            yield from _range(name, sizes[name].space, sizes[name].reason)
-    for each in proposal.searched:
-        yield from _range(each.name, each.space, each.reason)
+            yield sizes[name]
 
 
-def _range(name: str, table: Mapping[str, Any], reason: str) -> Iterator[str]:
-    yield f"[space.{toml_key(name)}]"
-    for key, value in table.items():
-        if key != "reason":
-            yield f"{key} = {_value(value)}"
-    yield f"reason = {toml_value(reason)}"
-    yield ""
-
-
-def _training(original: Mapping[str, Any]) -> Iterator[str]:
-    yield "[training]"
-    for key, value in original["training"].items():
-        yield f"{key} = {_value(value)}"
-    yield ""
-
-
-def _end(path: Path, tried_on: Sequence[str]) -> Iterator[str]:
-    own = " Name your own task in place of generated data." if tried_on == TRIED_ON else ""
-    yield f"# Next: try it for a step, then search.{own}"
-    for command in next_commands(path, tried_on):
-        yield f"#   {shown(command)}"
-    yield ""
-
-
-def _value(value: Any) -> str:
+def _toml(value: Any) -> str:
     return short_number(value) if isinstance(value, float) else toml_value(value)
 
 
-# The study file of a model of neuralforecast as a text, for a person to change.
-
-
 def library_text(name: str, path: Path, tried_on: Sequence[str] = TRIED_ON) -> str:
-    """What `--variant neuralforecast:NAME` searches, written out.
+    """The study file of a model of neuralforecast: what `--variant neuralforecast:NAME` searches,
+    written out.
 
     Args:
         name: of the class.
@@ -422,28 +352,13 @@ def library_text(name: str, path: Path, tried_on: Sequence[str] = TRIED_ON) -> s
     Raises:
         UsageError: as `study_of_library`.
     """
-    return "\n".join(_lines(name, path, tried_on)) + "\n"
-
-
-def _lines(name: str, path: Path, tried_on: Sequence[str]) -> Iterator[str]:
-    whole = study_of_library(name) | {"name": variant_name(name)}
-    called = whole["name"]
-    yield f'# The study of variant "{called}": what it is, where its search starts and may go.'
-    yield f"# Proposed from Auto{name} of {LIBRARY}: change what you know better. Then:"
-    for command in next_commands(path, tried_on):
-        yield f"#     {shown(command)}"
-    yield ""
-    for key in ("name", "title", "core_change", "source", "model"):
-        yield f"{key} = {toml_value(whole[key])}"
-    yield ""
-    yield "# The first trial of the study: the class's own defaults."
-    yield from _table("defaults", whole["defaults"])
-    for argument, table in whole["space"].items():
-        yield ""
-        yield from _table(f"space.{toml_key(argument)}", table)
-
-
-def _table(header: str, values: Mapping[str, Any]) -> Iterator[str]:
-    yield f"[{header}]"
-    for key, value in values.items():
-        yield f"{toml_key(key)} = {toml_value(value)}"
+    called = variant_name(name)
+    return filled(
+        _TEMPLATE.with_name("library_study.txt"),
+        key=toml_key,
+        toml=_toml,
+        name=called,
+        made_by=f"Auto{name} of {LIBRARY}",
+        whole=study_of_library(name) | {"name": called},
+        commands=next_commands(path, tried_on),
+    ).removesuffix("\n")

@@ -1,69 +1,213 @@
-"""Looking a database over: reachable, of which versions,
-how full, and whether what it holds agrees with itself.
+"""Looking a database over: reachable, of which versions, how full, and at one with itself; and
+putting right what other programs changed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import json
+import math
 import operator
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
-from sqlalchemy import Connection, Engine, Row, Select, Table, func, inspect, select, text
+from sqlalchemy import Connection, Engine, Row, Select, Table, func, inspect, select, text, update
 
+from tuner.config import StopReason, Value
 from tuner.errors import StorageError
 from tuner.files.durable import write_durably
+from tuner.files.plain import UNREADABLE, excerpt
 from tuner.spec.definition import stored_definition
 from tuner.spec.membership import ATTRIBUTE as MEMBERSHIP
 from tuner.spec.membership import stored_membership
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.ranges import held
 from tuner.spec.space import SearchSpace
 from tuner.storage import schema
-from tuner.storage.changed import changed_trials
 from tuner.storage.database import reachable
 from tuner.storage.dialects import database_now, of
-from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.optuna.own_trials import ran_with
-from tuner.storage.optuna.private import (
-    DIRECTIONS,
-    STUDIES,
-    TRIALS,
-    as_stored,
-    current_version,
-    names_by_id,
-    wanted_version,
-)
-from tuner.storage.optuna.trials import user_attributes
+from tuner.storage.optuna import private as theirs
+from tuner.storage.optuna.trials import ran_with, user_attributes
 from tuner.storage.queue.epochs import EPOCHS
 from tuner.storage.queue.verifications import RUNS
-from tuner.storage.records import (
-    ATTEMPTS,
-    DamagedRowError,
-    cell,
-    read_rows,
-)
-from tuner.storage.schema import RUN, TRIAL, epochs, studies, work, workers
+from tuner.storage.records import ATTEMPTS, DamagedRowError, TrialResult, cell, read_rows
+from tuner.storage.schema import OF_A_VARIANT, RUN, TRIAL, epochs, studies, work, workers
 from tuner.storage.url import DatabaseUrl
+
+# What other programs changed of our trials in Optuna's tables: found by our own record, and put
+# right again.
+
+
+SHOWN = 3
+"""Of what is other, in one line."""
+_ROUNDING = 1e-9
+"""Of a parameter on its way through a database, as a share of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """A trial of which Optuna's row is not what was recorded."""
+
+    study_id: int
+    trial_id: int
+    number: int
+    what: str
+    """What is other, in words."""
+    result: TrialResult
+    params: Mapping[str, Value]
+    distributions: Mapping[str, BaseDistribution]
+
+
+def changed_trials(connection: Connection) -> Iterator[Changed]:
+    """The trials with a result that Optuna was told, and has otherwise now, or no more. What cannot
+    be read is passed over: others name the damage.
+    """
+    c = work.c
+    told = (c.kind == TRIAL) & (c.state == "finished") & c.told.is_(True)
+    there = theirs.has_study(studies.c.study_id)
+    known = select(studies.c.study_id, studies.c.definition).where(there)
+    for study_id, definition in connection.execute(known.order_by(studies.c.study_id)).all():
+        try:
+            space = stored_definition("", definition).space
+        except StorageError:
+            continue
+        own = space.stored()
+        found = _stored(connection, study_id)
+        query = select(work).where(told & (c.study_id == study_id)).order_by(c.trial_number)
+        for row in connection.execute(query).all():
+            try:
+                (attempt,) = read_rows(ATTEMPTS, work, [row])
+                result = attempt.result
+                assert result is not None, "a finished attempt has one"
+                failed = result.recorded.stopped_by == StopReason.ERROR  # it need not have had any
+                params = {} if failed else ran_with(attempt, result, space)
+            except DamagedRowError:
+                continue
+            recorded = _recorded(row.trial_number, result, params, own)
+            what = _differences(found.get(row.trial_id), recorded, recorded | params)
+            if what:
+                ids = {"study_id": study_id, "trial_id": row.trial_id, "number": row.trial_number}
+                yield Changed(**ids, what=what, result=result, params=params, distributions=own)
+
+
+def restore(connection: Connection, changed: Changed) -> bool:
+    """Write the recorded result to Optuna's tables; False where the trial's row is gone, and
+    another trial has its number.
+    """
+    c = theirs.TRIALS.c
+    mine = c.trial_id == changed.trial_id
+    query = select(c.number, theirs.as_stored(c.state)).where(mine).with_for_update()
+    row = connection.execute(query).first()
+    same = (c.study_id == changed.study_id) & (c.number == changed.number)
+    free = connection.execute(select(c.trial_id).where(same)).first() is None
+    if row is None:
+        if not free:
+            return False
+        made = {"trial_id": changed.trial_id, "state": TrialState.RUNNING}
+        theirs.insert_trial(connection, changed.study_id, changed.number, **made)
+    elif row.number != changed.number and free:
+        connection.execute(update(theirs.TRIALS).where(mine).values(number=changed.number))
+    state = TrialState.__members__.get(row[1]) if row is not None else TrialState.RUNNING
+    theirs.write_result(connection, changed.trial_id, changed.result, found=state)
+    if changed.params:
+        own = changed.distributions
+        theirs.set_parameters(connection, changed.trial_id, changed.params, own)
+    return True
+
+
+def _recorded(
+    number: int,
+    result: TrialResult,
+    params: Mapping[str, Value],
+    own: Mapping[str, BaseDistribution],
+) -> dict[str, Any]:
+    """What Optuna's tables have to have of a trial, by name."""
+    found: dict[str, Any] = {"number": number, "state": result.state.name}
+    found["values"] = tuple(result.values or ())
+    for name, value in params.items():
+        found[name] = held(value, own[name])
+        found[f"range of {name}"] = distribution_to_json(own[name])
+    for name, value in result.recorded.to_flat().items():
+        found[f"attribute {name}"] = json.dumps(value)
+    return found
+
+
+def _stored(connection: Connection, study_id: int) -> dict[int, dict[str, Any]]:
+    """What they do have of the trials of a study by their ids: whatever others wrote there."""
+    c = theirs.TRIALS.c
+    mine = c.study_id == study_id
+    query = select(c.trial_id, theirs.as_stored(c.number), theirs.as_stored(c.state)).where(mine)
+    found: dict[int, dict[str, Any]] = {}
+    for trial_id, number, state in connection.execute(query):
+        found[trial_id] = {"number": number, "state": state, "values": ()}
+
+    def rows(table: Table, *columns: str) -> Iterator[tuple[dict[str, Any], Sequence[Any]]]:
+        raw = [theirs.as_stored(table.c[name]) for name in columns]
+        ids = table.c.trial_id.in_(select(c.trial_id).where(mine))
+        for row in connection.execute(select(table.c.trial_id, *raw).where(ids).order_by(*raw)):
+            if row[0] in found:  # else it was made since
+                yield found[row[0]], row[1:]
+
+    ours = ("param_name", "param_value", "distribution_json")
+    for trial, (name, value, distribution) in rows(theirs.PARAMS, *ours):
+        trial[name] = theirs.external(value, distribution)
+        trial[f"range of {name}"] = distribution
+    for trial, (key, value) in rows(theirs.TRIAL_USER, "key", "value_json"):
+        trial[f"attribute {key}"] = value
+    for trial, (_, value, kind) in rows(theirs.VALUES, "objective", "value", "value_type"):
+        known = theirs.models.TrialValueModel.TrialValueType.__members__.get(kind)
+        read = theirs.models.TrialValueModel.stored_repr_to_value
+        trial["values"] += (f"{value} ({kind})" if known is None else read(value, known),)
+    return found
+
+
+def _differences(
+    trial: Mapping[str, Any] | None, recorded: Mapping[str, Any], true: Mapping[str, Any]
+) -> str:
+    """In words, with the `true` values of what was recorded; empty where all is as it was."""
+    if trial is None:
+        return "its row is gone"
+    other = [name for name in recorded if not _same(trial.get(name), recorded[name])]
+    said = []
+    for name in other[:SHOWN]:
+        verb = "are" if name == "values" else "is"
+        there = _shown(trial.get(name))
+        said.append(f"its {name} {verb} {there}, recorded {_shown(true[name])}")
+    return " and ".join(said + ["others"] * (len(other) > SHOWN))
+
+
+def _same(there: Any, recorded: Any) -> bool:
+    if isinstance(recorded, tuple):
+        both = isinstance(there, tuple) and len(there) == len(recorded)
+        return both and all(map(_same, there, recorded))
+    if isinstance(recorded, int | float) and isinstance(there, int | float):
+        return there == recorded or math.isclose(there, recorded, rel_tol=_ROUNDING)
+    return bool(there == recorded) or _canonical(there) == _canonical(recorded)
+
+
+def _canonical(text: Any) -> str:
+    """A text of JSON as Python writes it: NaN is not equal to itself."""
+    try:
+        return json.dumps(json.loads(text))
+    except UNREADABLE:
+        return str(text)
+
+
+def _shown(value: Any) -> str:
+    """Whatever it is that somebody stored."""
+    values = value if isinstance(value, tuple) else (value,)
+    return excerpt(", ".join(map(str, values)) or "none")
+
 
 # Studies of ours that another program deleted from Optuna's tables: what is left of them is
 # saved, then removed.
-
-
-_TABLES = {
-    "studies": studies,
-    "work": work,
-    "epochs": epochs,
-    "workers": workers,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +229,22 @@ class Orphan:
 def orphaned(connection: Connection) -> list[Orphan]:
     """Studies of which we have rows, and Optuna has not."""
     found: dict[int, str] = {}
-    query = select(studies.c.study_id, studies.c.definition).where(
-        ~optuna_rows.has_study(studies.c.study_id)
-    )
-    for study_id, definition in connection.execute(query):
+    for table in (studies, work, epochs):
+        ids = table.c.study_id
+        gone = select(ids).where(~theirs.has_study(ids)).distinct()
+        found |= dict.fromkeys(connection.scalars(gone), "")
+    known = select(studies.c.study_id, studies.c.definition).where(studies.c.study_id.in_(found))
+    for study_id, definition in connection.execute(known):
         found[study_id] = _described(definition)
-    for table in (work, epochs):
-        c = table.c.study_id
-        rows = connection.execute(select(c).where(~optuna_rows.has_study(c)).distinct())
-        for study_id in rows.scalars():
-            found.setdefault(study_id, "")
-    return [_orphan(connection, study_id, what) for study_id, what in sorted(found.items())]
+    c = work.c
+    at_work = (c.state == "running") & (c.leased_until > database_now())
+    orphans = []
+    for study_id, what in sorted(found.items()):
+        mine = select(func.count()).select_from(work).where(c.study_id == study_id)
+        results = connection.execute(mine.where(c.state == "finished")).scalar_one()
+        running = connection.execute(mine.where(at_work)).scalar_one()
+        orphans.append(Orphan(study_id=study_id, what=what, results=results, running=running))
+    return orphans
 
 
 def save(connection: Connection, orphan: Orphan, folder: Path) -> Path:
@@ -104,23 +253,16 @@ def save(connection: Connection, orphan: Orphan, folder: Path) -> Path:
     Raises:
         StorageError: the file cannot be written.
     """
-    document: dict[str, Any] = {
-        "format": "tuner orphan",
-        "version": 1,
-        "study_id": orphan.study_id,
-        "tables": {},
-    }
-    for name, table in _TABLES.items():
-        rows = connection.execute(
-            select(table).where(table.c.study_id == orphan.study_id)
-        ).mappings()
-        document["tables"][name] = [dict(row) for row in rows]
-    text = json.dumps(document, separators=(",", ":")).encode()
-    number = 0
-    while (
-        path := folder / f"deleted-study-{orphan.study_id}{f'-{number}' if number else ''}.json"
-    ).exists():
-        number += 1
+    tables: dict[str, Any] = {}
+    for table in (studies, work, epochs, workers):
+        left = select(table).where(table.c.study_id == orphan.study_id)
+        rows = connection.execute(left).mappings()
+        tables[table.name.removeprefix(schema.PREFIX)] = [dict(row) for row in rows]
+    document = {"format": "tuner orphan", "version": 1, "study_id": orphan.study_id}
+    text = json.dumps(document | {"tables": tables}, separators=(",", ":")).encode()
+    endings = (f"-{number}" if number else "" for number in itertools.count())
+    names = (f"deleted-study-{orphan.study_id}{end}.json" for end in endings)
+    path = next(folder / name for name in names if not (folder / name).exists())
     try:
         write_durably(path, text)
     except OSError as error:
@@ -129,21 +271,6 @@ def save(connection: Connection, orphan: Orphan, folder: Path) -> Path:
             f"{orphan.study_id} is removed"
         ) from None
     return path
-
-
-def remove(connection: Connection, orphan: Orphan) -> None:
-    """Delete our rows of it."""
-    schema.forget_study(connection, orphan.study_id)
-
-
-def _orphan(connection: Connection, study_id: int, what: str) -> Orphan:
-    found = {"results": 0, "running": 0}
-    c = work.c
-    at_work = (c.state == "running") & (c.leased_until > database_now())
-    for name, condition in (("results", c.state == "finished"), ("running", at_work)):
-        query = select(func.count()).select_from(work).where(c.study_id == study_id, condition)
-        found[name] = _number(connection, query)
-    return Orphan(study_id=study_id, what=what, **found)
 
 
 def _described(definition: str) -> str:
@@ -157,8 +284,6 @@ def _described(definition: str) -> str:
 SECOND_LOOK_S = 1.0
 """Between two looks: what a worker is just doing is no fault, and gone by the second."""
 
-_Damage = tuple[str, str]
-"""The name of a study, and a sentence that says what of it cannot be read."""
 _SHOWN = 5
 _LINES = 20
 
@@ -166,12 +291,6 @@ Level = Literal["error", "notice"]
 """An error is not right, a notice passes by itself."""
 Faults = dict[str, tuple[Level, set[str]]]
 """By the sentence that says what it is, of `n` things, which are `which`."""
-
-OF_OURS = TRIALS.c.study_id.in_(select(studies.c.study_id))
-CLAIMED = select(work.c.trial_id).where(work.c.kind == TRIAL)
-HELD = CLAIMED.where(work.c.state.in_(["running", "finished"]))
-TRIALS_OF_OURS = select(work.c.study_id, work.c.trial_number).where(work.c.kind == TRIAL)
-RESULTS = TRIALS_OF_OURS.where(work.c.state == "finished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +335,8 @@ def check_database(address: DatabaseUrl) -> DatabaseReport:
             there = schema.exists(connection)
             version = schema.version_of(connection)
             server = _server(connection)
-        optuna_version, expected_optuna = current_version(engine), wanted_version() or ""
+        optuna_version = theirs.current_version(engine)
+        expected_optuna = theirs.wanted_version() or ""
         findings = list(_of_versions(there, version, optuna_version, expected_optuna))
         findings = findings or list(_altered(engine))
         counts = {}
@@ -244,44 +364,35 @@ def _of_versions(
     there: bool, version: int | None, optuna: str | None, expected_optuna: str
 ) -> Iterable[Finding]:
     if not there:
-        yield Finding(
-            "error",
-            "there are no tuner tables here; 'tuner db init' or the first 'tuner launch' makes "
-            "them",
-        )
+        made_by = "'tuner db init' or the first 'tuner launch' makes them"
+        yield Finding("error", f"there are no tuner tables here; {made_by}")
         return
     if (problem := schema.mismatch(version)) is not None:
         yield Finding("error", f"this database {problem}")
     if optuna != expected_optuna:
+        upgrade = "pip install --upgrade optuna, or: optuna storage upgrade --storage URL"
         yield Finding(
             "error",
             f"Optuna's tables have version {optuna}, the Optuna installed here works with "
-            f"{expected_optuna}: upgrade "
-            "the older of the two (pip install --upgrade optuna, or: optuna storage upgrade "
-            "--storage URL)",
+            f"{expected_optuna}: upgrade the older of the two ({upgrade})",
         )
 
 
 def _counts(engine: Engine) -> dict[str, int]:
     """Rows of every table of ours, and work and trials by their state."""
-    tables = {name.removeprefix("tuner_"): table for name, table in schema.metadata.tables.items()}
-    del tables["schema"]
+    found: dict[str, int] = {}
+    c = work.c
+    work_by_state = select(c.kind, c.state, func.count()).group_by(c.kind, c.state)
+    trials_by_state = select(theirs.as_stored(theirs.TRIALS.c.state), func.count()).where(_OF_OURS)
     with engine.connect() as connection:
-        found = {
-            name: _number(connection, select(func.count()).select_from(table))
-            for name, table in tables.items()
-        }
-        c = work.c
-        by_state = select(c.kind, c.state, func.count()).group_by(c.kind, c.state)
-        for kind, state, number in connection.execute(by_state).all():
+        for table in schema.metadata.sorted_tables:
+            rows = connection.scalar(select(func.count()).select_from(table))
+            found[table.name.removeprefix(schema.PREFIX)] = int(rows or 0)
+        for kind, state, number in connection.execute(work_by_state):
             found[f"{kind}s_of_work_{state}"] = number
-        ours = TRIALS.c.study_id.in_(select(studies.c.study_id))
-        by_trial = select(as_stored(TRIALS.c.state), func.count()).where(ours)
-        by_trial = by_trial.group_by(TRIALS.c.state)
-        found |= {
-            f"trials_{str(state).lower()}": number
-            for state, number in connection.execute(by_trial).all()
-        }
+        for state, number in connection.execute(trials_by_state.group_by(theirs.TRIALS.c.state)):
+            found[f"trials_{str(state).lower()}"] = number
+    del found["schema"]
     return dict(sorted(found.items()))
 
 
@@ -307,28 +418,23 @@ def _integrity(engine: Engine) -> list[Finding]:
     for what, (level, now) in faults(engine).items():
         lasting = sorted(now & first[what][1])
         if lasting:
-            more = ", …" if len(lasting) > _SHOWN else ""
-            findings.append(
-                Finding(
-                    level, what.format(n=len(lasting), which=", ".join(lasting[:_SHOWN]) + more)
-                )
-            )
+            which = ", ".join(lasting[:_SHOWN]) + ", …" * (len(lasting) > _SHOWN)
+            findings.append(Finding(level, what.format(n=len(lasting), which=which)))
     return findings
 
 
 def _damaged(engine: Engine) -> Iterator[Finding]:
     """What cannot be read, a line for each record; of a study that is all damaged the first."""
-    shown: Counter[str] = Counter()
     with engine.connect() as connection:
-        ours = set(connection.execute(select(studies.c.study_id)).scalars())
-        names = {id_: name for id_, name in names_by_id(connection).items() if id_ in ours}
-        found = _damaged_studies(connection, names), _damaged_rows(connection, names)
-        for name, what in dict.fromkeys(itertools.chain(*found)):
-            shown[name] += 1
-            if shown[name] <= _LINES:
+        names = theirs.names_by_id(connection)
+        for row in connection.execute(select(studies).where(OF_A_VARIANT)).all():
+            if (name := names.get(row.study_id)) is None:
+                continue  # it was deleted, which is told apart
+            found = list(dict.fromkeys(_damaged_in(connection, name, row)))
+            if len(found) > _LINES:
+                found[_LINES:] = [f"{name}: more of it is damaged than these {_LINES} lines"]
+            for what in found:
                 yield Finding("error", what)
-            elif shown[name] == _LINES + 1:
-                yield Finding("error", f"{name}: more of it is damaged than these {_LINES} lines")
 
 
 def _quick_check(engine: Engine) -> Iterable[Finding]:
@@ -338,60 +444,52 @@ def _quick_check(engine: Engine) -> Iterable[Finding]:
     with engine.connect() as connection:
         said = str(connection.execute(text("PRAGMA quick_check(1)")).scalar_one())
     if said != "ok":
-        yield Finding(
-            "error", f"the file is damaged: {' '.join(said.split())}; go back to a backup"
-        )
+        said = " ".join(said.split())
+        yield Finding("error", f"the file is damaged: {said}; go back to a backup")
 
 
-def _number(connection: Connection, query: Select[Any]) -> int:
-    number: int = connection.execute(query).scalar_one()
-    return number
+def _damaged_in(connection: Connection, name: str, row: Row[Any]) -> Iterator[str]:
+    """Of one study: what it is, how it is searched, of which group it is, and its budget; its
+    trials, epochs and verification runs.
+    """
+    space, study_id = None, row.study_id
+    with contextlib.suppress(StorageError):  # which is told below
+        space = stored_definition(name, row.definition).space
+    place = (user_attributes(connection, study_id) or {}).get(MEMBERSHIP)
+    d = theirs.DIRECTIONS.c
+    directions = select(theirs.as_stored(d.direction)).where(d.study_id == study_id)
+    yield from _told(name, stored_definition, name, row.definition)
+    yield from _told(name, SearchPolicy.from_json, row.policy, name)
+    yield from _told(name, stored_membership, name, place)
+    yield from _told(name, _budget, row.budget)
+    for direction in connection.execute(directions).scalars():
+        yield from _told(name, _direction, direction)
+    mine = select(work).where(work.c.study_id == study_id)
+    curves = select(epochs).where(epochs.c.study_id == study_id)
+    yield from _of_rows(connection, name, mine.where(work.c.kind == TRIAL), _attempts, space)
+    yield from _of_rows(connection, name, curves, read_rows, EPOCHS, epochs)
+    yield from _of_rows(connection, name, mine.where(work.c.kind == RUN), read_rows, RUNS, work)
 
 
-def _damaged_studies(connection: Connection, names: Mapping[int, str]) -> Iterator[_Damage]:
-    """What each study is, how it is searched, of which group it is, and its budget."""
-    s = studies.c
-    for row in connection.execute(select(studies).where(s.study_id.in_(names))).all():
-        name = names[row.study_id]
-        yield from _told(name, stored_definition, name, row.definition)
-        yield from _told(name, SearchPolicy.from_json, row.policy, name)
-        place = (user_attributes(connection, row.study_id) or {}).get(MEMBERSHIP)
-        yield from _told(name, stored_membership, name, place)
-        yield from _told(name, _budget, row.budget)
-    d = DIRECTIONS.c
-    query = select(d.study_id, as_stored(d.direction)).where(d.study_id.in_(names))
-    for study_id, direction in connection.execute(query):
-        yield from _told(names[study_id], _direction, direction)
+def _of_rows(
+    connection: Connection, name: str, query: Select[Any], read: Callable[..., object], *given: Any
+) -> Iterator[str]:
+    rows = connection.execute(query).all()
+    try:
+        read(*given, rows)
+    except DamagedRowError:
+        for row in rows:  # one by one
+            yield from _told(name, read, *given, [row])
 
 
-def _damaged_rows(connection: Connection, names: Mapping[int, str]) -> Iterator[_Damage]:
-    """Trials, epochs and verification runs."""
-    mine = select(studies.c.study_id, studies.c.definition).where(studies.c.study_id.in_(names))
-    for study_id, stored in connection.execute(mine).all():
-        space, name = None, names[study_id]
-        with contextlib.suppress(StorageError):  # which was told before
-            space = stored_definition(name, stored).space
-        trials: _Read = work, TRIAL, functools.partial(_attempts, space)
-        for table, kind, read in (trials, *_READS):
-            of_study = table.c.study_id == study_id
-            if kind is not None:
-                of_study &= table.c.kind == kind
-            rows = connection.execute(select(table).where(of_study)).all()
-            try:
-                read(rows)
-            except DamagedRowError:
-                for row in rows:  # one by one
-                    yield from _told(name, read, [row])
-
-
-def _told(name: str, read: Callable[..., object], *given: Any) -> Iterator[_Damage]:
-    """The study and the sentence where `read` finds damage."""
+def _told(name: str, read: Callable[..., object], *given: Any) -> Iterator[str]:
+    """The sentence where `read` finds damage in the study of this name."""
     try:
         read(*given)
     except DamagedRowError as error:
-        yield name, f"{name}{error.of_study}"
+        yield f"{name}{error.of_study}"
     except StorageError as error:
-        yield name, str(error)
+        yield str(error)
 
 
 def _budget(stored: Any) -> None:
@@ -412,121 +510,84 @@ def _attempts(space: SearchSpace | None, rows: Sequence[Row[Any]]) -> None:
             ran_with(each, result, space)
 
 
-_Read = tuple[Table, str | None, Callable[[Sequence[Row[Any]]], object]]
-_READS: tuple[_Read, ...] = (
-    (epochs, None, functools.partial(read_rows, EPOCHS, epochs)),
-    (work, RUN, functools.partial(read_rows, RUNS, work)),
-)
-
-
 def faults(engine: Engine) -> Faults:
     """Every kind of fault, with the trials, runs or studies that have it now."""
     with engine.connect() as connection:
-        rows = connection.execute(select(STUDIES)).all()
-        reader = _Reader(connection, {row.study_id: row.study_name for row in rows})
-        return (
-            _of_trials(reader)
-            | _of_work(reader)
-            | _of_verification_runs(reader)
-            | _of_studies(reader)
-        )
+        names = theirs.names_by_id(connection)
+
+        def described(study: int, number: int | None, seed: int | None = None) -> str:
+            name = names.get(study, f"study {study}")
+            trial = f"{name} trial {'?' if number is None else number}"
+            return trial if seed is None else f"{trial} seed {seed}"
+
+        found: Faults = {}
+        for what, query in _errors().items():
+            found[what] = "error", {described(*row) for row in connection.execute(query)}
+        for what, query in _notices().items():
+            found[what] = "notice", {described(*row) for row in connection.execute(query)}
+        found[_CHANGED] = "error", set()
+        for each in changed_trials(connection):
+            found[_CHANGED][1].add(f"{described(each.study_id, each.number)}: {each.what}")
+        found[_DELETED] = "notice", {each.described for each in orphaned(connection)}
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Says of rows what they are, with the names of their studies."""
-
-    connection: Connection
-    names: Mapping[int, str]
-
-    def trial(self, study: int, number: int | None) -> str:
-        name = self.names.get(study, f"study {study}")
-        return f"{name} trial {'?' if number is None else number}"
-
-    def trials(self, query: Select[Any]) -> set[str]:
-        """Of rows (study, number)."""
-        rows = self.connection.execute(query).all()
-        return {self.trial(study, number) for study, number in rows}
-
-    def runs(self, query: Select[Any]) -> set[str]:
-        """Of rows (study, number, seed)."""
-        rows = self.connection.execute(query).all()
-        return {f"{self.trial(study, number)} seed {seed}" for study, number, seed in rows}
+_CHANGED = (
+    "trials that other programs changed in Optuna's tables: {n} ({which}); tuner goes by its own "
+    "record, and 'tuner db check --repair' restores it there"
+)
+_DELETED = (
+    "studies that were deleted by other means than tuner: {n} ({which}); 'tuner db check --repair' "
+    "writes what is left of them to files and removes it"
+)
+_OF_OURS = theirs.TRIALS.c.study_id.in_(select(studies.c.study_id))
+_PIECES = select(work.c.study_id, work.c.trial_number, work.c.seed)
+"""Of trials, which have no seed, and of runs."""
+_OPTUNAS = select(theirs.TRIALS.c.study_id, theirs.TRIALS.c.number).where(_OF_OURS)
+_CLAIMED = select(work.c.trial_id).where(work.c.kind == TRIAL)
+_HELD = _CLAIMED.where(work.c.state.in_(["running", "finished"]))
+_STRAY = theirs.strays(None, _HELD, _CLAIMED)
 
 
-def _of_trials(reader: _Reader) -> Faults:
-    untold = RESULTS.where(optuna_rows.has_study(work.c.study_id), work.c.told.is_(False))
-    number = select(TRIALS.c.study_id, TRIALS.c.number)
-    stray = optuna_rows.strays(None, HELD, CLAIMED)
-    orphans = number.where(OF_OURS & stray)
-    others = number.where(
-        OF_OURS & TRIALS.c.trial_id.not_in(HELD) & (TRIALS.c.state != TrialState.WAITING) & ~stray
-    )
-    changed = {
-        f"{reader.trial(each.study_id, each.number)}: {each.what}"
-        for each in changed_trials(reader.connection)
-    }
+def _errors() -> dict[str, Select[Any]]:
+    """By the sentence that says what it is, the pieces of work of which that is so."""
+    c, s, t = work.c, studies.c, theirs.TRIALS.c
+    results = _PIECES.where(c.kind == TRIAL, c.state == "finished")
+    runs = _PIECES.where(c.kind == RUN)
+    nobodys = c.token.is_(None) | (c.worker == "")
+    configured = (t.study_id == c.study_id) & (t.number == c.trial_number)
+    known = select(s.study_id).where(OF_A_VARIANT, theirs.has_study(s.study_id))
+    gone = c.study_id.in_(known) & ~select(t.trial_id).where(configured).exists()
     return {
         "results that Optuna was not told yet: {n} ({which}); the next worker or launch tells it": (
-            "error",
-            reader.trials(untold),
+            results.where(theirs.has_study(c.study_id), c.told.is_(False))
         ),
         "trials that run for nobody: {n} ({which}); the next worker or launch takes them back": (
-            "error",
-            reader.trials(orphans),
+            _OPTUNAS.where(_STRAY)
         ),
-        "trials that other programs changed in Optuna's tables: {n} ({which}); tuner goes by "
-        "its own record, and 'tuner db check --repair' restores it there": ("error", changed),
-        "trials that other programs made or ended: {n} ({which}); tuner ignores them": (
-            "notice",
-            reader.trials(others),
+        "trials with two results: {n} ({which})": (
+            results.group_by(c.study_id, c.trial_number, c.seed).having(func.count() > 1)
         ),
-    }
-
-
-def _of_work(reader: _Reader) -> Faults:
-    c = work.c
-    twice = RESULTS.group_by(c.study_id, c.trial_number).having(func.count() > 1)
-    overdue = TRIALS_OF_OURS.where(c.state == "running", c.leased_until < database_now())
-    return {
-        "trials with two results: {n} ({which})": ("error", reader.trials(twice)),
-        "leases that ran out: {n} ({which}); the next worker or launch takes the trials back": (
-            "notice",
-            reader.trials(overdue),
+        "verification runs that run for nobody: {n} ({which})": (
+            runs.where(c.state == "running", nobodys)
         ),
-    }
-
-
-def _of_verification_runs(reader: _Reader) -> Faults:
-    v = work.c
-    runs = select(v.study_id, v.trial_number, v.seed).where(v.kind == RUN)
-    nobodys = v.token.is_(None) | (v.worker == "")
-    for_nobody = runs.where((v.state == "running") & nobodys)
-    of_nothing = runs.where((v.state == "finished") & v.result.is_(None))
-    configured = (TRIALS.c.study_id == v.study_id) & (TRIALS.c.number == v.trial_number)
-    there = v.study_id.in_(select(STUDIES.c.study_id))
-    gone = runs.where(there & ~select(TRIALS.c.trial_id).where(configured).exists())
-    overdue = runs.where((v.state == "running") & (v.leased_until < database_now()))
-    return {
-        "verification runs that run for nobody: {n} ({which})": ("error", reader.runs(for_nobody)),
         "finished verification runs without a result: {n} ({which})": (
-            "error",
-            reader.runs(of_nothing),
+            runs.where(c.state == "finished", c.result.is_(None))
         ),
-        "verification runs of trials that are not there: {n} ({which})": (
-            "error",
-            reader.runs(gone),
-        ),
-        "leases of verification runs that ran out: {n} ({which}); the next 'tuner verify' "
-        "takes the runs back": ("notice", reader.runs(overdue)),
+        "verification runs of trials that are not there: {n} ({which})": runs.where(gone),
     }
 
 
-def _of_studies(reader: _Reader) -> Faults:
+def _notices() -> dict[str, Select[Any]]:
+    c = work.c
+    t = theirs.TRIALS.c
+    ended = t.trial_id.not_in(_HELD) & (t.state != TrialState.WAITING) & ~_STRAY
+    overdue = (c.state == "running") & (c.leased_until < database_now())
     return {
-        "studies that were deleted by other means than tuner: {n} ({which}); 'tuner db check "
-        "--repair' writes what is left of them to files and removes it": (
-            "notice",
-            {each.described for each in orphaned(reader.connection)},
+        "trials that other programs made or ended: {n} ({which}); tuner ignores them": (
+            _OPTUNAS.where(ended)
+        ),
+        "leases that ran out: {n} ({which}); the next worker or launch takes the work back": (
+            _PIECES.where(overdue)
         ),
     }

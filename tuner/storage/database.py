@@ -1,33 +1,40 @@
-"""Opening the database: one engine that Optuna's storage and our tables share."""
+"""A database opened, made and backed up: one engine that Optuna's storage and our tables share."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
+import shlex
+import shutil
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import filelock
 import optuna
 from optuna.storages import RDBStorage
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from tuner.errors import EmptyDatabaseError, StorageError
+from tuner.errors import EmptyDatabaseError, StorageError, UsageError
+from tuner.files.child import ran
+from tuner.files.durable import replacing
 from tuner.storage import schema
 from tuner.storage.dialects import CONNECT_TIMEOUT_S
-from tuner.storage.migrations import baseline
-from tuner.storage.optuna.private import versions_in_plain_sql
+from tuner.storage.optuna.private import STUDIES, is_current, make_tables, versions_left_alone
 from tuner.storage.optuna.trials import TrialStorage
-from tuner.storage.retry import persistently, remedy_where_refused
+from tuner.storage.retry import REMEDIES, persistently, remedy_among
 from tuner.storage.sqlite import (
     SQLITE_TIMEOUT_S,
     begin_on_sqlite,
     prepare_sqlite_file,
+    read_untouched,
     sqlite_connector,
 )
 from tuner.storage.url import DatabaseUrl, require_name
@@ -59,34 +66,27 @@ def _what_failed(address: DatabaseUrl, error: Exception) -> str | None:
         return f"{_first_line(error)}; {checked}" if address.url.query else None
     if isinstance(error, NoSuchModuleError):
         return "there is no such driver; name none, as in postgresql://USER@HOST/DATABASE"
-    return _cause(address, error)
+    return address.masked(_first_line(error))
+
+
+_REMEDIES = {
+    "invalid connection option|invalid port number": "correct the URL",
+    **REMEDIES,
+    "too many c|connection slots": "let it serve more (max_connections: one for each worker, two "
+    "for each launch; docs/several-machines.md), or stop some workers",
+    "password|[aA]uthentication": "check the user and the password (TUNER_STORAGE, or a "
+    "PGPASSFILE)",
+    "does not exist": "create the database first (createdb), or correct the name",
+}
 
 
 def _sentence(address: DatabaseUrl, error: DBAPIError) -> str:
     """One line for a person: what failed, where, and what to check. Never the password."""
-    cause = _cause(address, error.orig or error)
-    if "invalid connection option" in cause or "invalid port number" in cause:
-        remedy = "correct the URL"
-    elif (refused := remedy_where_refused(cause)) is not None:
-        remedy = refused
-    elif "too many c" in cause or "connection slots" in cause:
-        remedy = (
-            "let it serve more (max_connections: one for each worker, two for each launch; "
-            "docs/several-machines.md), or stop some workers"
-        )
-    elif "password" in cause or "authentication" in cause.lower():
-        remedy = "check the user and the password (TUNER_STORAGE, or a PGPASSFILE)"
-    elif "does not exist" in cause:
-        remedy = "create the database first (createdb), or correct the name"
-    elif address.is_sqlite:
-        remedy = "check that the file is an SQLite database in a writable folder with free space"
-    else:
-        remedy = "check that the server runs and that host and port are right"
-    return f"{cause}; {remedy}"
-
-
-def _cause(address: DatabaseUrl, error: BaseException) -> str:
-    return address.masked(_first_line(error))
+    cause = address.masked(_first_line(error.orig or error))
+    otherwise = "check that the server runs and that host and port are right"
+    if address.is_sqlite:
+        otherwise = "check that the file is an SQLite database in a writable folder with free space"
+    return f"{cause}; {remedy_among(_REMEDIES, cause) or otherwise}"
 
 
 def _first_line(error: BaseException) -> str:
@@ -143,17 +143,57 @@ def open_database(address: DatabaseUrl, *, create: bool = True, retry_s: float =
         return persistently(lambda: _open(address, create=False), "a connection", retry_s=retry_s)
 
 
+def read_only_storage(address: DatabaseUrl) -> Database:
+    """Somebody's database with Optuna's tables, which nothing can be written to: an SQLite file is
+    opened with `mode=ro`, a server's transactions are READ ONLY, and no table is made.
+
+    Raises:
+        StorageError: it is not there, or cannot be read.
+        EmptyDatabaseError: it has none of these tables.
+    """
+    require_name(address, os.environ)
+    options = _engine_options(address)
+    if address.is_sqlite:
+        prepare_sqlite_file(address.sqlite_path, create=False)
+        options["creator"] = lambda: read_untouched(address.sqlite_path)
+    elif address.dialect == "postgresql":
+        options["execution_options"] = {"postgresql_readonly": True}
+    else:
+        options["connect_args"]["init_command"] = "SET SESSION TRANSACTION READ ONLY"
+    with in_one_line(address), versions_left_alone():
+        opened = Database(address, _storage(address, options))
+        if not inspect(opened.engine).has_table(STUDIES.name):
+            opened.close()
+            raise EmptyDatabaseError(f"{address} has none of Optuna's tables")
+        return opened
+
+
+def _storage(
+    address: DatabaseUrl, options: dict[str, Any], *, makes: bool = False, checks: bool = False
+) -> TrialStorage:
+    """Optuna's: whether it `makes` its tables, and `checks` their version."""
+    whole = address.url.render_as_string(hide_password=False)
+    return TrialStorage(  # which runs the URL through str.format: braces in a name must survive
+        whole.replace("{", "{{").replace("}", "}}"),
+        engine_kwargs=options,
+        skip_table_creation=not makes,
+        skip_compatibility_check=not checks,
+    )
+
+
 def _open(address: DatabaseUrl, *, create: bool) -> Database:
-    if not create:
-        _require_tables(address)
-    with versions_in_plain_sql():
-        storage = TrialStorage(
-            # Optuna runs the URL through str.format: braces in a file or database name must survive
-            # that.
-            address.url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
-            engine_kwargs=_engine_options(address),
-            skip_table_creation=not create,
-        )
+    with _engine(address) as engine:
+        with engine.connect() as connection:
+            there = schema.exists(connection)
+        if create:
+            make_tables(engine)
+        elif not there:
+            none = f"no studies yet in {address}; 'tuner launch' creates the first"
+            raise EmptyDatabaseError(none)
+        current = is_current(engine)
+    with versions_left_alone() if current else contextlib.nullcontext():
+        makes = create and not current
+        storage = _storage(address, _engine_options(address), makes=makes, checks=not current)
     if address.is_sqlite:
         event.listen(storage.engine, "begin", begin_on_sqlite)
     elif at_connect := address.served.at_connect(address.url.get_driver_name()):
@@ -162,7 +202,7 @@ def _open(address: DatabaseUrl, *, create: bool) -> Database:
     with storage.engine.begin() as connection:
         found = schema.version_of(connection)
         if found is None and create:
-            baseline(connection)
+            schema.create(connection)
         elif problem := schema.mismatch(found):
             raise StorageError(f"{address} {problem}")
     return Database(address, storage)
@@ -174,18 +214,14 @@ def initialise(address: DatabaseUrl) -> bool:
     Raises:
         StorageError: the database cannot be reached or written, or holds tables of another version.
     """
-    there = _is_initialised(address)
+    there = False
+    if not address.is_sqlite or address.sqlite_path.exists():
+        with reachable(address) as engine, engine.connect() as connection:
+            there = schema.version_of(connection) is not None
     open_database(address).close()
     with reachable(address) as engine, engine.begin() as connection:
         _seal_versions(connection)
     return not there
-
-
-def _is_initialised(address: DatabaseUrl) -> bool:
-    if address.is_sqlite and not address.sqlite_path.exists():
-        return False
-    with reachable(address) as engine, engine.connect() as connection:
-        return schema.version_of(connection) is not None
 
 
 def _seal_versions(connection: Connection) -> None:
@@ -203,17 +239,8 @@ def _seal_versions(connection: Connection) -> None:
     quote = connection.dialect.identifier_preparer.quote
     for table, grantee in connection.execute(writers, {"tables": list(VERSION_TABLES)}).all():
         role = grantee if grantee == "PUBLIC" else quote(grantee)
-        connection.execute(
-            text(f"REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {quote(table)} FROM {role}")
-        )
-
-
-def _require_tables(address: DatabaseUrl) -> None:
-    with _engine(address) as engine, engine.connect() as connection:
-        if not schema.exists(connection):
-            raise EmptyDatabaseError(
-                f"no studies yet in {address}; 'tuner launch' creates the first"
-            )
+        revoked = f"REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {quote(table)} FROM {role}"
+        connection.execute(text(revoked))
 
 
 @contextmanager
@@ -300,3 +327,107 @@ def initialisation_lock(address: DatabaseUrl) -> Iterator[None]:
             yield
         finally:
             connection.execute(text(address.served.unlock))
+
+
+# A copy of a whole database at one moment, taken while workers go on. SQLite's own backup copies
+# within one transaction of reading, so it holds up nobody who writes, and has what is in the log
+# beside the file. PostgreSQL's `pg_dump` does the same on a server.
+
+
+PG_DUMP = "pg_dump"
+
+
+def back_up(address: DatabaseUrl, file: Path, *, overwrite: bool = False) -> None:
+    """Write the database at `address`, whatever the version of its tables, to `file`: an SQLite
+    file, or an archive for `pg_restore`. It is there whole or not at all.
+
+    Raises:
+        UsageError: the file is there already, without `overwrite`; or it is no plain file, or the
+            database itself.
+        EmptyDatabaseError: there are no tuner tables.
+        StorageError: the database cannot be read, the file cannot be written, `pg_dump` is missing
+            or fails, or it is a database of another kind.
+    """
+    if address.dialect not in ("sqlite", "postgresql"):
+        raise StorageError(
+            f"{address} is backed up by its own tools: mysqldump --single-transaction DATABASE"
+        )
+    _refuse(address, file, overwrite=overwrite)
+    with reachable(address) as engine, engine.connect() as connection:
+        if not schema.exists(connection):
+            raise EmptyDatabaseError(f"there are no tuner tables in {address}; nothing to back up")
+    try:
+        # Never for others to read while it grows: what studies hold is nobody else's.
+        with replacing(file, mode=0o600) as partial:
+            (_copy_file if address.is_sqlite else _dump)(address, Path(partial.name))
+            os.fsync(partial.fileno())
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the backup {file}: {error.strerror}; name another place"
+        ) from None
+
+
+def _refuse(address: DatabaseUrl, file: Path, *, overwrite: bool) -> None:
+    if file.is_dir():
+        raise UsageError(f"{file}: is a folder; name a file")
+    if not file.exists():
+        return
+    if not file.is_file():
+        raise UsageError(f"{file}: is a pipe or a device, and would keep no backup; name a file")
+    if address.is_sqlite and address.sqlite_path.exists() and file.samefile(address.sqlite_path):
+        raise UsageError(f"{file}: is the database itself; name another file")
+    if not overwrite:
+        raise UsageError(
+            f"{file}: is there already; name another file, or say --force to write over it"
+        )
+
+
+def _copy_file(address: DatabaseUrl, partial: Path) -> None:
+    try:
+        with (
+            contextlib.closing(sqlite_connector(address.sqlite_path)()) as source,
+            contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as copy,
+        ):
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, with no log beside it
+            (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        raise StorageError(
+            f"the database {address} could not be copied: {error}; check the disk, and "
+            "'tuner db check' looks at the database"
+        ) from None
+    if found != "ok":
+        raise StorageError(
+            f"the copy of {address} is damaged, and so is the database: {found}; "
+            "'tuner db check' says more"
+        )
+
+
+def _dump(address: DatabaseUrl, partial: Path) -> None:
+    url = address.url.set(drivername="postgresql")
+    command = [PG_DUMP, "--no-password", "--format=custom"]
+    where = url.render_as_string(hide_password=False)  # the password stands apart
+    if shutil.which(PG_DUMP) is None:
+        shown = shlex.join([*command, "--file=FILE", f"--dbname={where}"])
+        raise StorageError(
+            f"{PG_DUMP} is not installed here (a package postgresql-client has it); where it is, "
+            f"run: {shown}"
+        )
+    if address.parameters:
+        names = ", ".join(sorted(address.parameters))
+        raise StorageError(
+            f"{PG_DUMP} takes no secrets from the URL ({names}); run it yourself, with these in a "
+            "service file"
+        )
+    environment = dict(os.environ)
+    if address.password is not None:
+        environment["PGPASSWORD"] = address.password
+    done = ran([*command, f"--file={partial}", f"--dbname={where}"], environment=environment)
+    if done.code:
+        said = [line.strip() for line in done.said.splitlines() if "error" in line]
+        cause = (said or ["it said nothing"])[0].removeprefix("pg_dump: ").removeprefix("error: ")
+        cause = address.masked(cause)
+        raise StorageError(
+            f"{PG_DUMP} could not copy {address}: {cause}; it has to be of the server's version or "
+            "newer, and its role has to read all tables (docs/several-machines.md)"
+        )

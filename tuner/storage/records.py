@@ -164,12 +164,8 @@ class TrialResult:
                 values. What is wrong in its record is left out.
         """
         told = _Told.model_validate_json(text, strict=True)
-        return TrialResult(
-            TrialState[told.state],
-            told.values or None,
-            Recorded.from_flat(told.attributes),
-            told.constraints,
-        )
+        state, recorded = TrialState[told.state], Recorded.from_flat(told.attributes)
+        return TrialResult(state, told.values or None, recorded, told.constraints)
 
 
 class _Told(Loose):
@@ -261,13 +257,15 @@ def set_aside(lost: int) -> TrialResult:
 def device_seconds(recorded: Recorded) -> float:
     """Seconds that one piece of work held its device, with what it cost beside its training:
     set-up, evaluation, timings that were repeated, and the device's wait for it; 0 where nothing
-    was recorded.
+    was recorded, or the record is a copy of another study's.
 
     `cycle_s` of a trial reaches from the end of the training before it to its own, so the trials
     of a worker add up to its time. Where that is not known, it is what the worker had it for, else
     the run itself. One that was resumed has its earlier part in `total_s` alone. Waiting for a
     device that somebody else had is not counted.
     """
+    if recorded.copied_from is not None:
+        return 0.0
     alone = recorded.total_s if recorded.total_s is not None else recorded.wall_clock_s
     return max(0.0, _had_s(recorded) or 0.0, (alone or 0.0) + _repeated_s(recorded))
 
@@ -277,7 +275,8 @@ def attempt_seconds(recorded: Recorded) -> float:
     trial that was resumed. All of it where nobody knows.
     """
     had = _had_s(recorded)
-    return device_seconds(recorded) if had is None else max(0.0, had)
+    copied = recorded.copied_from is not None
+    return device_seconds(recorded) if had is None or copied else max(0.0, had)
 
 
 def _had_s(recorded: Recorded) -> float | None:

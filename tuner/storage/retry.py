@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -54,12 +54,8 @@ def persistently(
         except DATABASE_FAILURES as error:
             if not passes(error) or time.monotonic() + pause > deadline or give_up():
                 raise
-            _log.warning(
-                "the database did not take %s (%s); trying again in %.1f s",
-                what,
-                cause_in_words(error),
-                pause,
-            )
+            why, again = cause_in_words(error), f"trying again in {pause:.1f} s"
+            _log.warning("the database did not take %s (%s); %s", what, why, again)
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 
@@ -68,13 +64,9 @@ def cause_of(error: Exception) -> str:
     """The one line in which the driver says why a database
     call failed (no statement, no parameters).
     """
-    inner = (
-        error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
-    )
-    lines = str(getattr(inner, "orig", None) or inner).strip().splitlines() or [
-        type(inner).__name__
-    ]
-    return lines[0].strip().rstrip(".")
+    inner = (isinstance(error, StorageInternalError) and error.__cause__) or error
+    lines = str(getattr(inner, "orig", None) or inner).strip().splitlines()
+    return lines[0].strip().rstrip(".") if lines else type(inner).__name__
 
 
 def cause_in_words(error: Exception) -> str:
@@ -100,21 +92,21 @@ def passes(error: Exception) -> bool:
 # What to do where a database refuses, by the words in which the servers say so.
 
 
-_REFUSED = (
-    "permission denied",
-    "must be owner",
-    "read-only transaction",
-    "command denied",
-    "read-only mode",
-)
-_ALTERED = (
-    r"column .* does not exist",
-    r"relation .* does not exist",
-    r"no such (column|table)",
-    r"has no column",
-    r"Unknown column",
-    r"Table .* doesn't exist",
-)
+REMEDIES = {
+    "readonly database": "this user may only read it: name a database that can be written, or let "
+    "its owner give that right",
+    FULL: "make space on its disk and give the same command again; until then it can only be read",
+    GONE: "put it, or a backup of it, back there and give the same command again: results that it "
+    "has not taken wait beside it, in outbox/, and are stored then",
+    "permission denied|must be owner|read-only transaction|command denied|read-only mode": "this "
+    "role may not do that: use one that may write rows (docs/several-machines.md), and where "
+    "tables are missing let their owner run 'tuner db init' once",
+    "(column|relation) .* does not exist|no such (column|table)|has no column|Unknown column"
+    "|Table .* doesn't exist": "somebody altered its tables: 'tuner db check' names what is "
+    "missing and how to have it again",
+}
+"""What to do where this user may not do something, or the tables are not as we made them: by the
+words (a pattern) in which the servers say so."""
 
 
 @contextmanager
@@ -128,36 +120,10 @@ def in_one_sentence() -> Iterator[None]:
 
 def failure_of(error: Exception) -> StorageError:
     """A failure of the database as a sentence for a person."""
-    remedy = remedy_where_refused(cause_of(error)) or "check it and run again"
+    remedy = remedy_among(REMEDIES, cause_of(error)) or "check it and run again"
     return StorageError(f"the database failed: {cause_in_words(error)}; {remedy}")
 
 
-def remedy_where_refused(cause: str) -> str | None:
-    """What to do where this user may not do this, or the tables are not as we made them; None: it
-    is something else.
-    """
-    if "readonly database" in cause:
-        return (
-            "this user may only read it: name a database that can be written, "
-            "or let its owner give that right"
-        )
-    if FULL in cause:
-        return (
-            "make space on its disk and give the same command again; until then it can only be read"
-        )
-    if GONE in cause:
-        return (
-            "put it, or a backup of it, back there and give the same command again: results that "
-            "it has not taken wait beside it, in outbox/, and are stored then"
-        )
-    if any(words in cause for words in _REFUSED):
-        return (
-            "this role may not do that: use one that may write rows (docs/several-machines.md), "
-            "and where tables are missing let their owner run 'tuner db init' once"
-        )
-    if any(re.search(words, cause) for words in _ALTERED):
-        return (
-            "somebody altered its tables: "
-            "'tuner db check' names what is missing and how to have it again"
-        )
-    return None
+def remedy_among(remedies: Mapping[str, str], cause: str) -> str | None:
+    """The first of these whose pattern is found in the cause; None: it is something else."""
+    return next((remedy for words, remedy in remedies.items() if re.search(words, cause)), None)

@@ -27,11 +27,14 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     delete,
+    insert,
     inspect,
     select,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+PREFIX = "tuner_"
+"""Of our tables."""
 
 metadata = MetaData()
 
@@ -48,6 +51,11 @@ studies = Table(
     Column("device_model", String(200)),
     Column("created_at", Double, nullable=False),
 )
+
+FUNCTION = "function"
+"""In place of a definition's hash: of a search over a function, or of a confirmation of somebody's
+study, which have documents of their own."""
+OF_A_VARIANT = studies.c.definition_hash != FUNCTION
 
 TRIAL, RUN = "trial", "run"
 """Kinds of work: a trial, and its configuration run again on a fresh seed."""
@@ -83,13 +91,8 @@ work = Table(
 )
 SAME_WORK = (work.c.study_id, work.c.kind, work.c.trial_number, work.c.seed)
 """What attempts at one piece of work share, and with those at no other."""
-PIECE = (
-    *SAME_WORK,
-    *(
-        work.c[name]
-        for name in ("trial_id", "params", "notes", "block", "place", "session", "plan")
-    ),
-)
+_BESIDE = ("trial_id", "params", "notes", "block", "place", "session", "plan")
+PIECE = (*SAME_WORK, *(work.c[name] for name in _BESIDE))
 """All that they share."""
 
 epochs = Table(
@@ -121,9 +124,9 @@ workers = Table(
     Column("trial_number", Integer),
     Column("epoch", Integer),
     Column("val_loss", Double),
+    Column("gpu_busy", Double),  # a share of the time on its clock so far
     Column("stopped", Boolean, nullable=False, default=False),
     Column("note", String(200)),  # what keeps it from working, e.g. a full disk
-    Column("boot_id", String(64)),  # of the kernel that it runs on, whatever its host is called
     Column("torch_version", String(64)),
     Column("tuner_version", String(64)),  # with its revision, where that is known
     Column("clock_skew_s", Double),  # how far its host's clock is ahead of the database's
@@ -173,6 +176,15 @@ def forget_study(connection: Connection, study_id: int) -> None:
         connection.execute(delete(table).where(table.c.study_id == study_id))
 
 
+def create(connection: Connection) -> None:
+    """All tables, or the rest of them where their creation was cut short. To be called under the
+    initialisation lock. A database of another version is refused: whoever changes the tables raises
+    `SCHEMA_VERSION`.
+    """
+    metadata.create_all(connection)
+    connection.execute(insert(schema).values(version=SCHEMA_VERSION))
+
+
 def exists(connection: Connection) -> bool:
     """True when our tables are there."""
     return inspect(connection).has_table(schema.name)
@@ -182,11 +194,9 @@ def version_of(connection: Connection) -> int | None:
     """The version of our tables; None where they are missing,
     or where their creation was cut short.
     """
-    return (
-        connection.execute(select(schema.c.version)).scalar_one_or_none()
-        if exists(connection)
-        else None
-    )
+    if not exists(connection):
+        return None
+    return connection.execute(select(schema.c.version)).scalar_one_or_none()
 
 
 def mismatch(found: int | None) -> str | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,8 @@ from tuner.storage.url import DatabaseUrl
 
 Kind = TypeVar("Kind", bound=sqlite3.Connection)
 SQLITE_TIMEOUT_S = 60.0
+_LOGGED_AT, _LOGGED = 18, b"\x02"
+"""Where in a file it stands that its writers keep a log, and how (SQLite's file format, 1.3)."""
 
 
 ROOM_BYTES = 64 << 10
@@ -75,7 +76,7 @@ def sqlite_connector(path: Path) -> Callable[[], sqlite3.Connection]:
             # SQLite would make an empty one, and a backup would find something in its place.
             raise sqlite3.OperationalError(f"{GONE}: {path}")
         if exists and not may_be_written(path):
-            return _read_only(path)
+            return read_only(path)
         # isolation_level None: we say BEGIN ourselves. Python's implicit BEGIN is deferred, and two
         # workers that upgrade a read lock at once would deadlock into "database is locked".
         connection = sqlite3.connect(
@@ -97,36 +98,44 @@ def sqlite_connector(path: Path) -> Callable[[], sqlite3.Connection]:
 def may_be_written(path: Path) -> bool:
     """Whether this user may write the file, and beside it: a writer keeps its log there."""
     beside = path.absolute().parent
-    return os.access(path, os.W_OK, effective_ids=True) and os.access(
-        beside, os.W_OK | os.X_OK, effective_ids=True
-    )
+    beside_too = os.access(beside, os.W_OK | os.X_OK, effective_ids=True)
+    return beside_too and os.access(path, os.W_OK, effective_ids=True)
 
 
 def begin_on_sqlite(connection: Connection) -> None:
     """Begin with the right to write, unless only reading is wanted or possible."""
     options = connection.get_execution_options()
-    if isinstance(connection.connection.dbapi_connection, ReadOnlyConnection):
-        connection.exec_driver_sql("BEGIN")
-        return
-    if options.get(DURABLE, False):
+    reads = isinstance(connection.connection.dbapi_connection, ReadOnlyConnection)
+    if options.get(DURABLE, False) and not reads:
         connection.exec_driver_sql("PRAGMA synchronous=FULL")
-    connection.exec_driver_sql("BEGIN" if options.get(READING, False) else "BEGIN IMMEDIATE")
+    reads |= options.get(READING, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-def _read_only(path: Path) -> sqlite3.Connection:
+def read_only(path: Path) -> sqlite3.Connection:
     """As its writers leave it, or, where none is at work, as a file that nobody changes meanwhile.
 
     SQLite needs a writer's log and index beside the file, or to make them; without either it reads
     only what it is told to be immutable.
     """
-    named = f"file:{quote(str(path.absolute()))}"
-    connection = _connection(f"{named}?mode=ro", ReadOnlyConnection)
+    connection = _connection(path, "mode=ro", ReadOnlyConnection)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.OperationalError:
         connection.close()
-        connection = _connection(f"{named}?immutable=1", ReadOnlyConnection)
+        connection = _connection(path, "immutable=1", ReadOnlyConnection)
     return connection
+
+
+def read_untouched(path: Path) -> sqlite3.Connection:
+    """The same of somebody else's file: nothing is made beside one whose writers keep a log, while
+    none of them is at work.
+    """
+    with path.open("rb") as file:
+        keeps_log = file.read(_LOGGED_AT + 1)[_LOGGED_AT:] == _LOGGED
+    if keeps_log and not path.with_name(f"{path.name}-wal").exists():
+        return _connection(path, "immutable=1", ReadOnlyConnection)
+    return read_only(path)
 
 
 def _without_room(path: Path, error: sqlite3.OperationalError) -> FullDiskConnection:
@@ -144,15 +153,14 @@ def _without_room(path: Path, error: sqlite3.OperationalError) -> FullDiskConnec
     why, log = f"{FULL}: {path}", path.with_name(f"{path.name}-wal")
     if (log.exists() and log.stat().st_size) or not path.stat().st_size:
         raise sqlite3.OperationalError(why) from error
-    named = f"file:{quote(str(path.absolute()))}?immutable=1"
-    connection = _connection(named, FullDiskConnection)
+    connection = _connection(path, "immutable=1", FullDiskConnection)
     connection.why = why
     return connection
 
 
-def _connection(named: str, kind: type[Kind]) -> Kind:
+def _connection(path: Path, how: str, kind: type[Kind]) -> Kind:
     return sqlite3.connect(
-        named,
+        f"file:{quote(str(path.absolute()))}?{how}",
         uri=True,
         timeout=SQLITE_TIMEOUT_S,
         isolation_level=None,
@@ -181,7 +189,7 @@ def prepare_sqlite_file(path: Path, *, create: bool) -> None:
                 f"sqlite:///{path / 'tuner.db'}"
             )
         # Before anything, a lock say, is written beside somebody's file.
-        if not path.is_file() or not _looks_like_sqlite(path):
+        if not path.is_file() or not looks_like_sqlite(path):
             raise StorageError(
                 f"the file {path} is not an SQLite database; name another by --storage "
                 "sqlite:///FILE"
@@ -208,7 +216,7 @@ def _near(path: Path) -> str:
     return f" (did you mean {' or '.join(repr(name) for name in near)}?)" if near else ""
 
 
-def _looks_like_sqlite(path: Path) -> bool:
+def looks_like_sqlite(path: Path) -> bool:
     """True also for an empty file, which SQLite takes for a new database."""
     with path.open("rb") as file:
         start = file.read(len(_SQLITE_MAGIC))
@@ -227,10 +235,8 @@ _NETWORK = (
 )
 _FUSE = "beegfs ceph cephfs gcsfuse glusterfs juicefs rclone s3fs sshfs weed"
 NETWORK_FILESYSTEMS = frozenset(_NETWORK.split()) | {f"fuse.{name}" for name in _FUSE.split()}
-"""As /proc/mounts names them: file locks there depend on a server,
+"""As mounts name them: file locks there depend on a server,
 and SQLite depends on file locks."""
-
-_MOUNTS = Path("/proc/mounts")
 
 
 def cautions(address: DatabaseUrl, *, workers: int = 1) -> list[str]:
@@ -241,55 +247,34 @@ def cautions(address: DatabaseUrl, *, workers: int = 1) -> list[str]:
         return []
     found = []
     path = address.sqlite_path.absolute()
-    place = network_mount(path, _mounts())
-    if place is not None:
+    if (place := network_mount(path)) is not None:
         kind, mount = place
         found.append(
             f"the database {path} lies on a network filesystem ({kind} at {mount}), whose file "
-            "locks SQLite cannot "
-            "rely on: it may be damaged; put it on a local disk, or share a PostgreSQL "
-            "(docs/several-machines.md)"
+            "locks SQLite cannot rely on: it may be damaged; put it on a local disk, or share a "
+            "PostgreSQL (docs/several-machines.md)"
         )
     if workers > MOST_WORKERS:
         found.append(
             f"{workers} workers share an SQLite database, which takes one writer at a time: beyond "
-            f"{MOST_WORKERS} they "
-            "wait for each other; a PostgreSQL serves them all (docs/several-machines.md)"
+            f"{MOST_WORKERS} they wait for each other; a PostgreSQL serves them all "
+            "(docs/several-machines.md)"
         )
     return found
 
 
-def lies_on_network(path: Path) -> bool:
-    """Whether other hosts may see it, as far as its filesystem tells."""
-    return network_mount(path.absolute(), _mounts()) is not None
-
-
-def network_mount(path: Path, mounts: str) -> tuple[str, str] | None:
+def network_mount(path: Path) -> tuple[str, str] | None:
     """Kind and mount point of the network filesystem that `path` lies on;
     None when it is on another kind.
 
-    `mounts` is what /proc/mounts holds. Of several mounts on the path the innermost counts, of two
-    at one place the later.
+    Of several mounts on the path the innermost counts, of two at one place the later.
     """
+    import psutil
+
     real = path.resolve()
     kind, innermost = "", Path("/")
-    for line in mounts.splitlines():
-        fields = line.split()
-        if len(fields) < 3:  # noqa: PLR2004 - device, mount point, kind
-            continue
-        mount = Path(_unescaped(fields[1]))
+    for each in psutil.disk_partitions(all=True):
+        mount = Path(each.mountpoint)
         if real.is_relative_to(mount) and len(mount.parts) >= len(innermost.parts):
-            kind, innermost = fields[2], mount
+            kind, innermost = each.fstype, mount
     return (kind, str(innermost)) if kind in NETWORK_FILESYSTEMS else None
-
-
-def _mounts() -> str:
-    try:
-        return _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:  # not Linux
-        return ""
-
-
-def _unescaped(field: str) -> str:
-    r"""The kernel writes blanks and backslashes as octal numbers, a blank as \040."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)

@@ -144,7 +144,8 @@ def parse_url(text: str) -> DatabaseUrl:
     if url.password is not None:
         # `make_url` found one that the pattern above did not: keep it apart all the same.
         password, url = str(url.password), url.set(password=None)
-    parameters = {name: _last(value) for name, value in url.query.items() if _SECRET.search(name)}
+    given = url.normalized_query.items()  # of one that is named more than once the last
+    parameters = {name: values[-1] for name, values in given if _SECRET.search(name)}
     url = url.difference_update_query(parameters)
     password = parameters.pop("password", password)
     return DatabaseUrl(url, password, parameters)
@@ -201,11 +202,6 @@ def _unescaped(password: str) -> str:
         return unquote(password, errors="strict")
     except UnicodeDecodeError:  # a bare % that looks like an escape: no URL would have written this
         return password
-
-
-def _last(value: str | tuple[str, ...]) -> str:
-    """Of a parameter that a URL may name more than once."""
-    return value if isinstance(value, str) else value[-1]
 
 
 def _shown(text: str) -> str:

@@ -36,6 +36,7 @@ from tuner.files.plain import (
     excerpt,
     explained,
     harmless_data,
+    in_json,
     read_json,
     refuse_long_name,
 )
@@ -45,11 +46,17 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.policy import Registered, SearchPolicy
 from tuner.spec.ranges import ChoiceValue
-from tuner.spec.space import PartOfConfiguration
+from tuner.spec.space import ProgramConfiguration
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.gpu_hours import without_result_s
-from tuner.storage.queue.verifications import StoredPlan, VerificationRun, Verifications
+from tuner.storage.queue.verifications import (
+    StoredPlan,
+    VerificationRun,
+    Verifications,
+    stored_plan,
+)
 from tuner.storage.records import TrialResult
+from tuner.study.baselines import Scored
 from tuner.study.open import OpenStudy, registered_in
 from tuner.study.own_file import MOST_BYTES, source_of
 from tuner.study.results import StudyResults, TrialRecord, judged, read_results
@@ -85,6 +92,8 @@ class Archive:
     """What a retune was asked for that is registered with it; None where none is."""
     without_result_s: float = 0.0
     """Seconds of device time that came to no result, which count where its hours are limited."""
+    of_libraries: tuple[Scored, ...] = ()
+    """What forecasts without a network came to: before, those of libraries alone."""
     code: str | None = None
     """The file with its own class, where its database has that."""
     loss_code: str | None = None
@@ -95,7 +104,7 @@ class Archive:
     def results(self) -> StudyResults:
         """The trials and their front, as `read_results` gives them of a study in a database."""
         own = (record for record in self.records if not record.recorded.foreign)
-        return judged(own, self.definition.objectives, self.policy)
+        return judged(own, self.definition.objectives, self.policy, self.of_libraries)
 
 
 def archive_of(opened: OpenStudy) -> Archive:
@@ -107,13 +116,14 @@ def archive_of(opened: OpenStudy) -> Archive:
             waiting[trial.number] = known_params(trial, opened.definition.space)
         if noted := generation(trial):
             notes[trial.number] = noted
+    results = read_results(opened)
     records = tuple(
         dataclasses.replace(
             record, state=TrialState.WAITING, params=waiting[record.number], started=None
         )
         if record.number in waiting
         else record
-        for record in read_results(opened).records
+        for record in results.records
     )
     ended = [record.number for record in records if record.state.is_finished()]
     records = _in_place(records, opened.definition.objectives)
@@ -134,6 +144,7 @@ def archive_of(opened: OpenStudy) -> Archive:
         notes=notes,
         retune=registered_in(opened.database, opened.name),
         without_result_s=lost_s,
+        of_libraries=results.baselines,
         code=_code(opened, opened.definition.model_source),
         loss_code=_code(opened, opened.definition.loss_source),
     )
@@ -191,26 +202,33 @@ StoredRecord = Annotated[Recorded, PlainValidator(_recorded)]
 Values = tuple[Span, Figure]
 
 
-class Trial(Loose):
-    """A trial with its record."""
+class Result(Loose):
+    """What a trial or a verification run came to."""
 
-    number: Number
     state: Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING"]
-    params: dict[Label, ChoiceValue]
     values: Values | None = None
-    started: Moment | None
-    ended: Moment | None
     attributes: StoredRecord
-    notes: dict[Label, Count] | None = None
+    constraints: dict[Label, Figure] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        complete = self.state == "COMPLETE"
-        if complete != (self.values is not None):
-            raise ValueError(
-                f"trial {self.number} is {self.state} {'without' if complete else 'with'} values"
-            )
-        PartOfConfiguration.model_validate(self.params, strict=True)
+        if (self.state == "COMPLETE") != (self.values is not None):
+            raise ValueError(f"its state is {self.state} and its values are {self.values}")
+        return self
+
+
+class Trial(Result):
+    """A trial with its record."""
+
+    number: Number
+    params: dict[Label, ChoiceValue]
+    started: Moment | None
+    ended: Moment | None
+    notes: dict[Label, Count] | None = None
+
+    @model_validator(mode="after")
+    def _is_a_configuration(self) -> Self:
+        ProgramConfiguration.model_validate(self.params, strict=True)
         return self
 
 
@@ -233,33 +251,9 @@ class Curve(Loose):
         return self
 
 
-class Result(Loose):
-    """What a verification run came to."""
-
-    state: Literal["COMPLETE", "PRUNED", "FAIL", "WAITING"]
-    values: Values | None
-    attributes: StoredRecord
-    constraints: dict[Label, Figure] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> Self:
-        if (self.state == "COMPLETE") != (self.values is not None):
-            raise ValueError(f"a verification run is {self.state} and its values are {self.values}")
-        return self
-
-    def as_result(self) -> TrialResult:
-        return TrialResult(TrialState[self.state], self.values, self.attributes, self.constraints)
-
-
-@functools.lru_cache(maxsize=64)
-def _plan_of(text: str) -> StoredPlan:
-    """One for all runs of a session, which have the same."""
-    return StoredPlan.model_validate_json(text, strict=True)
-
-
 @functools.lru_cache(maxsize=64)
 def _plain(text: str) -> Any:
-    """One for all of them, too."""
+    """One for all runs of a session, which have the same."""
     return harmless_data(read_json(text))
 
 
@@ -281,12 +275,12 @@ class Run(Loose):
     @functools.cached_property
     def design(self) -> StoredPlan:
         """What of its plan is read."""
-        return _plan_of(json.dumps(self.plan))
+        return stored_plan(json.dumps(self.plan))
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        PartOfConfiguration.model_validate(self.params, strict=True)
-        if self.result is None:
+        ProgramConfiguration.model_validate(self.params, strict=True)
+        if self.result is None or self.result.state == "RUNNING":
             raise ValueError(
                 f"a verification run of trial {self.trial_number} ended without a result"
             )
@@ -297,6 +291,9 @@ class Run(Loose):
                 f"a verification run of trial {self.trial_number} was skipped at no planned look"
             )
         return self
+
+
+Code = Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")]
 
 
 def _named(place: Membership) -> Membership:
@@ -311,9 +308,9 @@ class ArchivedStudy(Loose):
     exported_by: Label
     name: Label
     definition: PlainTable
-    code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
+    code: Code | None = None
     """Absent where no class of somebody's own is in it."""
-    loss_code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
+    loss_code: Code | None = None
     """Absent where its training loss has no term of somebody's own."""
     search: Annotated[Membership, AfterValidator(_named)] | None = None
     """Absent from files of before there were groups: then it is by itself."""
@@ -323,6 +320,8 @@ class ArchivedStudy(Loose):
     """Absent where no retune is registered with it."""
     without_result_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Absent where all of its device time came to results."""
+    of_libraries: tuple[Scored, ...] = ()
+    """Absent where none was scored."""
     device_model: Annotated[Label, Field(max_length=200)] | None
     trials: tuple[Trial, ...] = Field(max_length=MOST_TRIALS)
     curves: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Curve]
@@ -360,9 +359,8 @@ class ArchivedStudy(Loose):
 
 FORMAT = "tuner study"
 VERSION = 1
-_FLOATS = ("train_loss", "val_loss", "learning_rate", "elapsed_s")
 _SAME = (
-    *("name", "budget", "device_model", "retune", "without_result_s"),
+    *("name", "budget", "device_model", "retune", "without_result_s", "of_libraries"),
     *("code", "loss_code", "exported_by"),
 )
 _RUN = tuple(name for name in Run.model_fields if name != "result")
@@ -370,22 +368,17 @@ _RUN = tuple(name for name in Run.model_fields if name != "result")
 
 def as_dict(archive: Archive) -> dict[str, Any]:
     """The whole document."""
-    retune = archive.retune
+    absent = in_json(archive, "code", "loss_code", "retune", "without_result_s")
+    absent["of_libraries"] = [each.stored() for each in archive.of_libraries] or None
     return {
         "format": FORMAT,
         "version": VERSION,
-        "exported_by": archive.exported_by,
-        "name": archive.name,
-        "definition": archive.definition.as_dict(),
+        **in_json(archive, "exported_by", "name", "definition"),
         "definition_hash": archive.definition.identity(),
-        **({"code": archive.code} if archive.code is not None else {}),
-        **({"loss_code": archive.loss_code} if archive.loss_code is not None else {}),
         "search": archive.membership.model_dump(),
         "policy": json.loads(archive.policy.to_json()),
-        "budget": archive.budget,
-        **({"retune": retune.as_dict()} if retune is not None else {}),
-        **({"without_result_s": archive.without_result_s} if archive.without_result_s else {}),
-        "device_model": archive.device_model,
+        **in_json(archive, "budget", "device_model"),
+        **{name: value for name, value in absent.items() if value not in (None, 0.0)},
         "trials": [_trial(record, archive.notes.get(record.number)) for record in archive.records],
         "curves": {str(number): _columns(rows) for number, rows in sorted(archive.curves.items())},
         "verifications": [_verification(run) for run in archive.verifications],
@@ -416,8 +409,10 @@ def from_json(text: str | bytes) -> Archive:
         if lacks := definition.space.impossible(run.params, whole=True):
             raise ValueError(f"a verification run of trial {run.trial_number}: {lacks}")
     codes = (study.code, definition.model_source), (study.loss_code, definition.loss_source)
-    if any(code is not None and _sha256(code) != digest for code, digest in codes):
-        raise ValueError("the code in it is not what its definition names by hash")
+    for code, digest in codes:
+        content = b"" if code is None else code.encode(errors="replace")
+        if code is not None and hashlib.sha256(content).hexdigest() != digest:
+            raise ValueError("the code in it is not what its definition names by hash")
     same: dict[str, Any] = {name: getattr(study, name) for name in _SAME}
     return Archive(
         definition=definition,
@@ -429,10 +424,6 @@ def from_json(text: str | bytes) -> Archive:
         notes={trial.number: trial.notes for trial in study.trials if trial.notes},
         **same,
     )
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 def _trial(record: TrialRecord, notes: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -462,11 +453,9 @@ def _record(trial: Trial, objectives: tuple[str, ...]) -> TrialRecord:
 
 
 def _columns(rows: Sequence[EpochRow]) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {
-        "epoch": [row.epoch for row in rows],
-        "repeat": [row.repeat for row in rows],
+    return {
+        name: [_seven_digits(getattr(row, name)) for row in rows] for name in Curve.model_fields
     }
-    return columns | {name: [_seven_digits(getattr(row, name)) for row in rows] for name in _FLOATS}
 
 
 def _rows(curve: Curve) -> tuple[EpochRow, ...]:
@@ -475,7 +464,7 @@ def _rows(curve: Curve) -> tuple[EpochRow, ...]:
 
 
 def _seven_digits(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.7g}")
+    return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
 def _verification(run: VerificationRun) -> dict[str, Any]:
@@ -489,9 +478,14 @@ def _run(run: Run) -> VerificationRun:
         work_id=0,
         study_id=0,
         token=None,
-        result=run.result.as_result() if run.result else None,
+        result=_result(run.result) if run.result else None,
         **known,
     )
+
+
+def _result(stored: Result) -> TrialResult:
+    state = TrialState[stored.state]
+    return TrialResult(state, stored.values, stored.attributes, stored.constraints)
 
 
 ENDINGS = (".json", ".json.gz")

@@ -16,17 +16,16 @@ import dataclasses
 import hashlib
 from collections.abc import Collection
 from importlib.util import find_spec
-
-from optuna.study import Study
+from typing import Any
 
 from tuner.config import names_file
 from tuner.display.text import command_line
-from tuner.errors import UsageError
+from tuner.errors import DataError, UsageError
 from tuner.models.own_modules import files_beside
 from tuner.spec.definition import StudyDefinition
 from tuner.study.create import BESIDE, refuse_changed_beside
 from tuner.study.open import OpenStudy
-from tuner.study.own_file import OwnFile, OwnProgram, is_whole, keep_copy, path_of_copy, source_of
+from tuner.study.own_file import OwnFile, OwnProgram, is_kept, keep, keep_if_possible, source_of
 
 
 def with_code(
@@ -45,9 +44,7 @@ def with_code(
         PrivateFolderError: others could have changed what this user trusts.
     """
     if (program := OwnProgram.of(opened.definition)) is not None:
-        _refuse_program_elsewhere(opened, program)
-        _refuse_untrusted_program(opened, program, trust=trust or program.sha256 in trusted)
-        _refuse_other_program(opened, program)
+        _refuse_program(opened, program, trust=trust or program.sha256 in trusted)
         return opened
     definition, loss = opened.definition, opened.definition.training.loss
     if definition.files is not None and (problem := definition.files.problem()):
@@ -58,7 +55,7 @@ def with_code(
     model = _runnable(
         opened, definition.architecture.model, definition.model_source, trust, trusted
     )
-    architecture = dataclasses.replace(definition.architecture, model=model)
+    architecture = definition.architecture.but(model=model)
     training = definition.training
     if loss is not None:
         term = _runnable(opened, loss.term, definition.loss_source, trust, trusted)
@@ -83,13 +80,17 @@ def _runnable(
         return reference
     content = own.here()
     if content is not None:
-        _refuse_other(opened, own, hashlib.sha256(content).hexdigest())
+        if (here := hashlib.sha256(content).hexdigest()) != own.sha256:
+            raise UsageError(
+                f"{own.path} on this host is not the file that study {opened.name!r} was made with "
+                f"(sha256 {here[:12]} here, {own.sha256[:12]} there); restore it, or move it away "
+                "and the database's is used, or start another study with --study NAME"
+            )
         if beside := files_beside(own.path):
             stored = opened.optuna.user_attrs.get(BESIDE)
             refuse_changed_beside(opened.name, stored, {own.path.name: beside})
         return reference
-    path = path_of_copy(own)
-    if not is_whole(path, own.sha256):
+    if not is_kept(own):
         content = _of_database(opened, own)
         if not (trust or own.sha256 in trusted):
             raise UsageError(
@@ -97,17 +98,9 @@ def _runnable(
                 f"{own.path.name}, sha256 {own.sha256}; read it with 'tuner study code "
                 f"{opened.name}', then say --trust-code {own.sha256} to 'tuner worker', or --trust"
             )
-        path = keep_copy(own, content)
+        keep(own, content)
     _refuse_without_imports(opened, own)
-    return f"{path}:{reference.rpartition(':')[2]}"
-
-
-def _found_by_python(name: str) -> bool:
-    """A name that somebody stored: of one that no module can have nothing is said."""
-    try:
-        return not name.isidentifier() or find_spec(name) is not None
-    except (ImportError, ValueError):
-        return True
+    return f"{own.copy}:{reference.rpartition(':')[2]}"
 
 
 def _refuse_without_imports(opened: OpenStudy, own: OwnFile) -> None:
@@ -116,13 +109,20 @@ def _refuse_without_imports(opened: OpenStudy, own: OwnFile) -> None:
     files = found.get(own.path.name) if isinstance(found, dict) else None
     names = files if isinstance(files, dict) else {}
     modules = {str(name).split("/")[0].removesuffix(".py") for name in names}
-    lacks = [name for name in sorted(modules) if not _found_by_python(name)]
-    if lacks:
+    if lacks := [name for name in sorted(modules) if not _found_by_python(name)]:
         raise UsageError(
             f"study {opened.name!r} runs {own.path.name}, which imports {', '.join(lacks)} from "
             f"beside it, and {own.path} is not on this host: put all of it there, or "
             f"{', '.join(lacks)} on Python's path"
         )
+
+
+def _found_by_python(name: str) -> bool:
+    """A name that somebody stored: of one that no module can have nothing is said."""
+    try:
+        return not name.isidentifier() or find_spec(name) is not None
+    except (ImportError, ValueError):
+        return True
 
 
 def code_of(opened: OpenStudy) -> tuple[tuple[OwnFile | OwnProgram, bytes], ...]:
@@ -143,41 +143,35 @@ def code_of(opened: OpenStudy) -> tuple[tuple[OwnFile | OwnProgram, bytes], ...]
     return tuple((own, _of_database(opened, own)) for own in found)
 
 
-def _refuse_other(opened: OpenStudy, own: OwnFile, here: str) -> None:
-    if here != own.sha256:
-        raise UsageError(
-            f"{own.path} on this host is not the file that study {opened.name!r} was made with "
-            f"(sha256 {here[:12]} here, {own.sha256[:12]} there); restore it, or move it away and "
-            "the database's is used, or start another study with --study NAME"
-        )
-
-
-def _refuse_program_elsewhere(opened: OpenStudy, own: OwnProgram) -> None:
+def _refuse_program(opened: OpenStudy, own: OwnProgram, *, trust: bool) -> None:
+    """Raises UsageError where it is not here, nobody said to trust it, or its files are others."""
     if not own.path.is_dir():
         raise UsageError(
             f"study {opened.name!r} runs a program in {own.path}, which is not on this host; "
             "a program is not carried by the database: put its folder there"
         )
-
-
-def _refuse_untrusted_program(opened: OpenStudy, own: OwnProgram, *, trust: bool) -> None:
     if trust:
-        own.keep()
-    elif not own.is_known():
+        keep_if_possible(own, own.content)
+    elif not _is_known(own):
         read = command_line(["tuner", "study", "code", opened.name])
         raise UsageError(
             f"study {opened.name!r} runs a program by the database's word alone: "
             f"{own.program.in_words()}; read it with '{read}', then say "
             f"--trust-code {own.sha256} to 'tuner worker', or --trust"
         )
-
-
-def _refuse_other_program(opened: OpenStudy, own: OwnProgram) -> None:
     if own.program.digest() != own.files_sha256:
         raise UsageError(
             f"the program in {own.path} is not the one that study {opened.name!r} was made "
             "with; restore its files, or start another study with --study NAME"
         )
+
+
+def _is_known(own: OwnProgram) -> bool:
+    """Whether this user launched or trusted it on this host."""
+    try:
+        return is_kept(own)
+    except DataError:
+        return False
 
 
 def _of_database(opened: OpenStudy, own: OwnFile) -> bytes:
@@ -204,10 +198,9 @@ def runs_own_code(definition: StudyDefinition) -> bool:
     return definition.program is not None or bool(definition.own_code)
 
 
-def mark_untrusted(study: Study, definition: StudyDefinition, origin: str) -> None:
-    """Note that `study` came from the file `origin`, where it names code to run."""
-    if origin and runs_own_code(definition):
-        study.set_user_attr(_MARK, origin)
+def untrusted(definition: StudyDefinition, origin: str) -> dict[str, Any]:
+    """The attribute of a study that came from the file `origin`, where it names code to run."""
+    return {_MARK: origin} if origin and runs_own_code(definition) else {}
 
 
 def untrusted_origin(opened: OpenStudy) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 from optuna.study import Study
 from pydantic import TypeAdapter
 
-from tuner.data.cache import file_in, url_of
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.source_kinds import OF_FILES, CsvSource, FileSource, OwnFile, ParquetSource
+from tuner.data.sources import file_in, url_of
 from tuner.data.task import Task, load_task
 from tuner.errors import DataError, UsageError
 from tuner.files.plain import explained

@@ -17,20 +17,26 @@ from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
 from tuner.files.plain import explained
 from tuner.search.suggest import suggest
 from tuner.settings import in_percent
-from tuner.spec.definition import StudyDefinition, stored_definition
+from tuner.spec.definition import StudyDefinition, raised, stored_definition
 from tuner.spec.margin import checked_margin
 from tuner.spec.membership import Membership, stored_membership
 from tuner.spec.policy import Registered, SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.optuna.own_trials import OwnStorage, OwnTrials
-from tuner.storage.optuna.private import numbered, study_id_of
+from tuner.storage.optuna.private import STUDY_USER, names_by_id, numbered, study_id_of
+from tuner.storage.optuna.trials import OwnStorage, OwnTrials, attributes, reading
 from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.epochs import EpochTable
 from tuner.storage.queue.roster import Roster
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import ORIGINS, Claim
-from tuner.storage.schema import studies
-from tuner.study.create import MEMBERSHIP, create_study, leftover, refuse_if_different
+from tuner.storage.schema import OF_A_VARIANT, studies
+from tuner.study.create import (
+    MEMBERSHIP,
+    create_study,
+    redefine,
+    refuse_foreign,
+    refuse_if_different,
+)
 
 DEFAULT_TRIALS = 50
 """The budget of a new study for which nobody named one."""
@@ -44,6 +50,8 @@ class OpenStudy:
 
     name: str
     made_at: float
+    made_as: str
+    """What it was called when it was made: its sampler's seed and its files are of that."""
     definition: StudyDefinition
     membership: Membership
     database: Database
@@ -83,7 +91,7 @@ class OpenStudy:
                 f"{gone}: another program deleted it; 'tuner db check' says what is left"
             ) from None
         trial.params, trial.distributions = chosen, distributions
-        trial.user_attrs = {k: v for k, v in row.notes.items() if k in ORIGINS}
+        trial.user_attrs |= {k: v for k, v in row.notes.items() if k in ORIGINS}
         return trial if held else None
 
     def enqueue(self, params: Mapping[str, Value], **notes: bool | str) -> None:
@@ -94,7 +102,7 @@ class OpenStudy:
         """What no other study has, in this database or another:
         for files that belong to this one.
         """
-        return f"{self.name}@{self.made_at!r}"
+        return f"{self.made_as}@{self.made_at!r}"
 
     def is_there(self) -> bool:
         """Whether the study of this name and number is still this one: SQLite gives both again."""
@@ -175,10 +183,11 @@ def check_resumable(
             model.
     """
     if name not in list_studies(database):
-        leftover(database, name)
+        with database.engine.connect() as connection:
+            refuse_foreign(connection, name)
         return
     opened = open_study(database, name)
-    refuse_if_different(name, opened.definition, definition, lambda: opened.optuna.user_attrs)
+    _refuse_if_different(opened, definition)
     counts = opened.ledger.counts()
     if device_model is not None and counts.finished < (trials or counts.budget):
         opened.refuse_other_device(device_model)
@@ -195,13 +204,14 @@ def create_or_resume(
 ) -> OpenStudy:
     """The study `name`, created when it is not there, with a budget of `trials` finished trials.
 
+    With a higher limit of epochs than it had, the trials that the old one cut off wait again.
     Without `trials`, a study keeps its budget and a new one gets `DEFAULT_TRIALS`. A new one has
     the `membership`, or is by itself, and the `policy` from its first moment on. To be called under
     the initialisation lock, where others may do the same.
 
     Raises:
         UsageError: a study of that name was made for another definition, data or objectives, or not
-            by tuner.
+            by tuner; or it cannot have the higher limit of epochs now.
     """
     if name not in list_studies(database):
         place = membership or Membership.of_new(name)
@@ -209,10 +219,34 @@ def create_or_resume(
             database, name, definition, place, trials=trials or DEFAULT_TRIALS, policy=policy
         )
     opened = open_study(database, name)
-    refuse_if_different(name, opened.definition, definition, lambda: opened.optuna.user_attrs)
+    if _refuse_if_different(opened, definition) != opened.definition:
+        opened.ledger.reopen(lambda result: result.recorded.is_cut)
+        redefine(opened.database, opened.study_id, definition)
+        opened = open_study(database, name)
     if trials is not None:
         opened.ledger.set_budget(trials)
     return opened
+
+
+def _refuse_if_different(opened: OpenStudy, definition: StudyDefinition) -> StudyDefinition:
+    """What the study is from now on: what it was, or the same with a higher limit of epochs.
+
+    Raises:
+        UsageError: as `create_or_resume`.
+    """
+    there, limit = opened.definition, definition.training.max_epochs
+    now = raised(there, limit)
+    refuse_if_different(opened.name, now, definition, lambda: opened.optuna.user_attrs)
+    if now == there:
+        return there
+    was = f"--max-epochs {limit}: study {opened.name!r} has a limit of {there.training.max_epochs}"
+    if opened.roster.working() or opened.ledger.counts().running:
+        raise UsageError(f"{was}, and workers are at it; raise it once they have ended")
+    if opened.verifications.runs():
+        raise UsageError(
+            f"{was}, and runs on fresh seeds under it; start another study with --study NAME"
+        )
+    return now
 
 
 def open_study(database: Database, name: str) -> OpenStudy:
@@ -222,9 +256,9 @@ def open_study(database: Database, name: str) -> OpenStudy:
         UsageError: there is no such study here.
         StorageError: its stored definition is of another version, or it is damaged.
     """
-    attributes = attributes_of_studies(database)
-    if name not in attributes:
-        names = list(attributes)
+    there = attributes_of_studies(database)
+    if name not in there:
+        names = list(there)
         raise unknown_name(
             "study", name, names, more="; 'tuner launch' creates one" if not names else ""
         )
@@ -237,7 +271,7 @@ def open_study(database: Database, name: str) -> OpenStudy:
     except (KeyError, NoResultFound):  # between the two looks
         raise StudyGoneError.of(name) from None
     stored = stored_definition(name, text)
-    membership = stored_membership(name, attributes[name].get(MEMBERSHIP))
+    membership = stored_membership(name, there[name].get(MEMBERSHIP))
     own = OwnTrials(database.engine, study_id, name, made_at, stored.space)
     try:
         study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
@@ -251,6 +285,7 @@ def open_study(database: Database, name: str) -> OpenStudy:
     return OpenStudy(
         name=name,
         made_at=made_at,
+        made_as=stored_key(name, there[name], made_at).rpartition("@")[0],
         definition=stored,
         membership=membership,
         database=database,
@@ -261,6 +296,16 @@ def open_study(database: Database, name: str) -> OpenStudy:
     )
 
 
+MADE_AS = "tuner_made_as"
+"""Beside a study that was renamed: what it was called when it was made."""
+
+
+def stored_key(name: str, attributes: Mapping[str, Any], made_at: float) -> str:
+    """`OpenStudy.key` of a study of this name, by what is stored beside it."""
+    made_as = attributes.get(MADE_AS)
+    return f"{made_as if isinstance(made_as, str) else name}@{made_at!r}"
+
+
 def list_studies(database: Database) -> list[str]:
     """Names of the studies that tuner made here, oldest first."""
     return list(attributes_of_studies(database))
@@ -268,14 +313,11 @@ def list_studies(database: Database) -> list[str]:
 
 def attributes_of_studies(database: Database) -> dict[str, Mapping[str, Any]]:
     """What is stored beside each study that tuner made here, by its name, oldest first."""
-    with database.engine.connect() as connection:
-        known = [
-            row.study_id
-            for row in connection.execute(select(studies.c.study_id).order_by(studies.c.study_id))
-        ]
-    there = {study_id_of(frozen): frozen for frozen in database.optuna.get_all_studies()}
-    found = [there[study_id] for study_id in known if study_id in there]
-    return {each.study_name: each.user_attrs for each in found}
+    known = select(studies.c.study_id).where(OF_A_VARIANT).order_by(studies.c.study_id)
+    with reading(database.engine) as connection:
+        ids = connection.execute(known).scalars().all()
+        names, found = names_by_id(connection), attributes(connection, STUDY_USER)
+    return {names[each]: found.get(each, {}) for each in ids if each in names}
 
 
 # What is registered of a retune, with the first study of its variant.

@@ -16,10 +16,9 @@ from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from tuner.config import names_file
-from tuner.data.cache import user_cache
 from tuner.errors import DataError, UsageError
 from tuner.files.durable import open_plain, read_regular, write_durably
-from tuner.files.home import PrivateFolderError, private_folder
+from tuner.files.environment import PrivateFolderError, private_folder, user_cache
 from tuner.models.own_modules import files_beside, imported_names, lies_in
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import Program
@@ -117,70 +116,16 @@ class OwnProgram:
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
 
-    def is_known(self) -> bool:
-        """Whether this user launched or trusted it on this host.
-
-        Raises:
-            PrivateFolderError: others could have written that.
-        """
-        try:
-            path = path_of(self.sha256, NAME)
-        except DataError:
-            return False
-        return path.exists() and is_whole(path, self.sha256)
-
-    def keep(self) -> None:
-        """Trust it from now on, where there is a place to note that."""
-        with contextlib.suppress(OSError, DataError, PrivateFolderError, UsageError):
-            keep_at(path_of(self.sha256, NAME), self.sha256, self.content)
+    @property
+    def copy(self) -> Path:
+        """As `OwnFile.copy`."""
+        return _place(self.sha256, NAME)
 
 
 def programs_of(definitions: Iterable[StudyDefinition]) -> tuple[str, ...]:
     """The hashes of the programs that these studies run, each once."""
     found = (OwnProgram.of(each) for each in definitions)
     return tuple(dict.fromkeys(each.sha256 for each in found if each is not None))
-
-
-# What this user has run or trusted on this host, by its hash, in a folder of the user's alone.
-
-
-def path_of(sha256: str, name: str) -> Path:
-    """Where the user's copy of what has this hash is, or will be.
-
-    Raises:
-        DataError: there is no place for caches.
-    """
-    return user_cache() / "code" / sha256 / name
-
-
-def is_whole(path: Path, digest: str) -> bool:
-    """Whether this user's own copy is there, as it was.
-
-    Raises:
-        PrivateFolderError: others could have written it.
-    """
-    try:
-        private_folder(path.parent.parent)
-        content = read_regular(path, at_most=MOST_BYTES)
-    except (OSError, ValueError):
-        return False
-    return hashlib.sha256(content).hexdigest() == digest
-
-
-def keep_at(path: Path, sha256: str, content: bytes) -> Path:
-    """The path of this user's own copy, which is made where it is missing or damaged.
-
-    Raises:
-        PrivateFolderError: its folder is not this user's alone.
-        UsageError: it cannot be written.
-    """
-    if not is_whole(path, sha256):
-        private_folder(private_folder(path.parent.parent) / sha256)
-        try:
-            write_durably(path, content)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    return path
 
 
 _FILE_NAME = re.compile(r"[\w][\w .+-]{0,120}\.py")
@@ -212,6 +157,21 @@ class OwnFile:
             return None
         return OwnFile(Path(reference.rpartition(":")[0]).expanduser(), sha256)
 
+    @property
+    def copy(self) -> Path:
+        """Where this user's own copy is, or will be.
+
+        Raises:
+            UsageError: the file has a name that none should have.
+            DataError: there is no place for caches.
+        """
+        if not _FILE_NAME.fullmatch(self.path.name):
+            raise UsageError(
+                f"the file {self.path.name!r} has a name that is not carried to other hosts; copy "
+                f"it to {self.path}"
+            )
+        return _place(self.sha256, self.path.name)
+
     def here(self) -> bytes | None:
         """What lies at its path on this host; None where there is no such file."""
         try:
@@ -227,62 +187,80 @@ class OwnFile:
         return content if unchanged else None
 
 
+# What this user has run or trusted on this host, by its hash, in a folder of the user's alone.
+
+
+def _place(sha256: str, name: str) -> Path:
+    return user_cache() / "code" / sha256 / name
+
+
+def is_kept(own: OwnFile | OwnProgram) -> bool:
+    """Whether this user's own copy is there, as it was.
+
+    Raises:
+        PrivateFolderError: others could have written it.
+        UsageError, DataError: as `OwnFile.copy`.
+    """
+    path = own.copy
+    if not path.exists():
+        return False
+    try:
+        private_folder(path.parent.parent)
+        content = read_regular(path, at_most=MOST_BYTES)
+    except (OSError, ValueError):
+        return False
+    return hashlib.sha256(content).hexdigest() == own.sha256
+
+
+def keep(own: OwnFile | OwnProgram, content: bytes) -> None:
+    """Make this user's own copy where it is missing or damaged.
+
+    Raises:
+        PrivateFolderError: its folder is not this user's alone.
+        UsageError: it cannot be written, or has a name that none should have.
+        DataError: there is no place for caches.
+    """
+    if is_kept(own):
+        return
+    path = own.copy
+    private_folder(private_folder(path.parent.parent) / own.sha256)
+    try:
+        write_durably(path, content)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+
+
+def keep_if_possible(own: OwnFile | OwnProgram, content: bytes) -> None:
+    """The same where there is a place for it."""
+    with contextlib.suppress(OSError, DataError, PrivateFolderError, UsageError):
+        keep(own, content)
+
+
 def keep_code(database: Database, definition: StudyDefinition) -> tuple[str, ...]:
     """Store the files of a definition that was made on this host, for other hosts; and note that
     this user runs them, or the program. Returns what to say of what is not carried.
     """
     if (program := OwnProgram.of(definition)) is not None:
-        program.keep()
-    said = [_keep(database, own) for own in OwnFile.all_of(definition)]
-    return tuple(line for line in said if line is not None)
-
-
-def _keep(database: Database, own: OwnFile) -> str | None:
-    content = own.as_it_was()
-    if content is None:
-        return None
-    with contextlib.suppress(OSError, DataError, PrivateFolderError, UsageError):
-        keep_copy(own, content)
-    if not fits(content):
-        return f"{own.path.name} is no UTF-8 text of at most 1 MiB: other hosts need it at its path"
-    put_source(database.engine, own.path.name, content)
-    return _not_carried(own, content)
-
-
-def _not_carried(own: OwnFile, content: bytes) -> str | None:
-    """One file is carried, not what it imports from beside it."""
-    found = [name for name in imported_names(content) if lies_in(own.path.parent, name)]
-    if not found:
-        return None
-    return (
-        f"{own.path.name} imports {', '.join(found)} beside it, which other hosts do not get: they "
-        "need it on Python's path, or all in one file"
-    )
-
-
-def path_of_copy(own: OwnFile) -> Path:
-    """Where this user's own copy is, or will be.
-
-    Raises:
-        UsageError: the file has a name that none should have.
-        DataError: there is no place for caches.
-    """
-    if not _FILE_NAME.fullmatch(own.path.name):
-        raise UsageError(
-            f"the file {own.path.name!r} has a name that is not carried to other hosts; copy it to "
-            f"{own.path}"
-        )
-    return path_of(own.sha256, own.path.name)
-
-
-def keep_copy(own: OwnFile, content: bytes) -> Path:
-    """The path of this user's own copy, which is made where it is missing or damaged.
-
-    Raises:
-        PrivateFolderError: its folder is not this user's alone.
-        UsageError: it cannot be written, or has a name that none should have.
-    """
-    return keep_at(path_of_copy(own), own.sha256, content)
+        keep_if_possible(program, program.content)
+    lines = []
+    for own in OwnFile.all_of(definition):
+        if (content := own.as_it_was()) is None:
+            continue
+        keep_if_possible(own, content)
+        name = own.path.name
+        if not fits(content):
+            lines.append(
+                f"{name} is no UTF-8 text of at most 1 MiB: other hosts need it at its path"
+            )
+            continue
+        put_source(database.engine, name, content)
+        # One file is carried, not what it imports from beside it.
+        if beside := [n for n in imported_names(content) if lies_in(own.path.parent, n)]:
+            lines.append(
+                f"{name} imports {', '.join(beside)} beside it, which other hosts do not get: they "
+                "need it on Python's path, or all in one file"
+            )
+    return tuple(lines)
 
 
 def beside_all(definition: StudyDefinition) -> dict[str, dict[str, str]]:

@@ -5,6 +5,7 @@ as it is.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,7 @@ from tuner.study.open import (
     open_study,
     refuse_other_margin,
 )
-from tuner.study.results import TrialRecord
-from tuner.study.snapshot import asked_searches, memberships, snapshot_named
+from tuner.study.snapshot import StudySnapshot, asked_searches, memberships, snapshot_named
 
 # Which studies share a limit of device hours: those that any launch has limited together, until
 # one lifts it.
@@ -104,17 +104,12 @@ def share_hours(
 
 
 def _together(policies: Mapping[str, SearchPolicy], names: Collection[str]) -> tuple[str, ...]:
-    """All studies that are there and share a limit with one of these, and these."""
-    found = set(names) & policies.keys()
-    while True:
-        more = set(found)
-        for name, policy in policies.items():
-            sharing = {name, *policy.gpu_shared} if policy.gpu_shared else {name}
-            if sharing & found:
-                more |= sharing & policies.keys()
-        if more == found:
-            return tuple(name for name in policies if name in found)
-        found = more
+    """All studies that are there and share a limit with one of these, and these: who shares one
+    knows all that do.
+    """
+    meant = set(names) & policies.keys()
+    meant |= {other for name in meant for other in policies[name].gpu_shared}
+    return tuple(name for name, each in policies.items() if {name, *each.gpu_shared} & meant)
 
 
 # What a launch says of a study that was there: what stays as it was, and what changes.
@@ -159,17 +154,8 @@ def in_words(
 # Beginning a study with what others found: the configurations of their fronts.
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
-    """The front of a study, to begin another one with."""
-
-    study: str
-    definition: StudyDefinition
-    records: tuple[TrialRecord, ...]
-
-
-def fronts_of(database: Database, names: str) -> tuple[Front, ...]:
-    """The fronts of studies `NAME[,NAME]`, as `snapshot_named` understands each name.
+def fronts_of(database: Database, names: str) -> tuple[StudySnapshot, ...]:
+    """Studies with a front, `NAME[,NAME]`, as `snapshot_named` understands each name.
 
     Raises:
         UsageError: no such study or file.
@@ -183,16 +169,17 @@ def fronts_of(database: Database, names: str) -> tuple[Front, ...]:
                 "etth-original,etth-simple"
             )
         found = snapshot_named(name, lambda: database)
-        results = found.results
-        if not results.front:
+        if not found.results.front:
             raise TunerError(
                 f"--warm-start: study {name!r} has no finished trial to begin with yet"
             )
-        fronts.append(Front(name, found.definition, results.front))
+        fronts.append(found)
     return tuple(fronts)
 
 
-def refuse_what_saw_last_block(definition: StudyDefinition, fronts: Sequence[Front]) -> None:
+def refuse_what_saw_last_block(
+    definition: StudyDefinition, fronts: Sequence[StudySnapshot]
+) -> None:
     """Raises UsageError where a study keeps its last block of the test split, and a front was
     chosen by that block of the same data.
     """
@@ -201,13 +188,13 @@ def refuse_what_saw_last_block(definition: StudyDefinition, fronts: Sequence[Fro
         saw = theirs.mql_split == MqlSplit.TEST and theirs.data_hash == definition.data_hash
         if definition.keeps_last_block and saw:
             raise UsageError(
-                f"--warm-start: study {front.study!r} chose by the whole test split, of which "
+                f"--warm-start: study {front.name!r} chose by the whole test split, of which "
                 f"--mql-split {MqlSplit.ORIGINS} keeps the last block unseen; expected a study "
                 "searched with --mql-split origins or val"
             )
 
 
-def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
+def warm_start_with(opened: OpenStudy, fronts: Sequence[StudySnapshot]) -> str:
     """Enqueue the configurations of `fronts` that the study has not had, moved into its space; says
     what it did.
 
@@ -221,19 +208,19 @@ def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
     }
     added = moved = 0
     for front in fronts:
-        for record in front.records:
+        for record in front.results.front:
             params = space.nearest(record.params, default)
             if configuration(params) in had:
                 continue
             had.add(configuration(params))
             changed = configuration(params) != configuration(record.params)
-            origin = f"{front.study}, trial {record.number}" + (
+            origin = f"{front.name}, trial {record.number}" + (
                 ", moved into the space" if changed else ""
             )
             opened.enqueue(params, warm_start=origin)
             added, moved = added + 1, moved + changed
-    total = sum(len(front.records) for front in fronts)
-    names = ", ".join(front.study for front in fronts)
+    total = sum(len(front.results.front) for front in fronts)
+    names = ", ".join(front.name for front in fronts)
     return (
         f"{opened.name} tries {added} of the {total} front configurations of {names} first"
         + (f" ({moved} moved into its space)" if moved else "")
@@ -334,7 +321,9 @@ def _first_policy(like: OpenStudy | None, said: Said) -> SearchPolicy:
     return policy.but(**said.policy)
 
 
-def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]) -> Launched:
+def _launched(
+    plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[StudySnapshot]
+) -> Launched:
     """The study with what was said of it."""
     if study.membership != plan.place:
         raise UsageError(
@@ -389,13 +378,17 @@ def _planned(database: Database, asked: Mapping[str, StudyDefinition], said: Sai
                 )
             own = open_study(database, name) if name in there else None
             model = own or first
+            definition = resumed(model.definition, fresh, said.definition) if model else fresh
+            before = own.definition.training.max_epochs if own else math.inf
+            if (limit := definition.training.max_epochs) > before:
+                notes = (*notes, f"{name} runs again up to {limit} epochs what {before} cut off")
             trials = said.trials
             if own is None and first is not None and trials is None:
                 trials = first.ledger.counts().budget
             plans[name] = _Plan(
                 name=name,
                 place=place,
-                definition=resumed(model.definition, fresh, said.definition) if model else fresh,
+                definition=definition,
                 fresh=fresh,
                 trials=trials,
                 budget=own.ledger.counts().budget if own is not None else None,

@@ -24,9 +24,10 @@ from tuner.files.plain import in_json
 from tuner.record import MEANINGS, SCORES, Recorded
 from tuner.search.history import Configuration, configuration
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.objectives import axis_title, limits_in_words, violations
+from tuner.spec.objectives import limits_in_words, violations
 from tuner.spec.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.spec.policy import SearchPolicy
+from tuner.study.baselines import ATTRIBUTE, Scored, Worth, read, worth
 from tuner.study.open import OpenStudy
 
 __all__ = ["StudyResults", "TrialRecord", "judged", "read_results", "record_of"]
@@ -194,13 +195,6 @@ def is_miss(state: TrialState, recorded: Recorded) -> bool:
     return failed or bool(recorded.target_missed)
 
 
-def is_cut(recorded: Recorded) -> bool:
-    """Whether the study's limit of epochs ended a training that else would have gone on: it has
-    figures, of its best epoch until then.
-    """
-    return not recorded.converged and recorded.stopped_by == StopReason.EPOCH_LIMIT
-
-
 def median_values(trials: Sequence[TrialRecord]) -> Point:
     """Medians of the trials' seconds and MQL. A disturbed timing counts where there is no other."""
     seconds = [trial.values[0] for trial in _timed(trials) if trial.values]
@@ -255,6 +249,21 @@ class StudyResults:
     objectives: tuple[str, ...] = OBJECTIVES
     policy: SearchPolicy = _NO_LIMITS
     """Whose limits the trials are held against."""
+    baselines: tuple[Scored, ...] = ()
+    """What forecasts without a network come to; empty where none was scored."""
+
+    @property
+    def best(self) -> TrialRecord | None:
+        """The one of the front's lowest MQL; None without a front."""
+        there = [each for each in self.front if each.values]
+        return min(there, key=lambda each: each.values[1] if each.values else 0.0, default=None)
+
+    def worth(self, record: TrialRecord | None, whose: str) -> Worth | None:
+        """Whether training this configuration is worth it, by the study's objective."""
+        if record is None or record.values is None:
+            return None
+        runs, error = record.recorded.mql_runs or (), self.objectives[1]
+        return worth(record.values[1], runs, self.baselines, whose, error=error)
 
     @property
     def limits(self) -> str:
@@ -365,16 +374,21 @@ def read_results(opened: OpenStudy) -> StudyResults:
     policy, definition = opened.policy(), opened.definition
     trials = opened.optuna.get_trials(deepcopy=False)
     records = (record_of(trial, definition) for trial in trials)
-    return judged(records, definition.objectives, policy)
+    baselines = read(opened.optuna.user_attrs.get(ATTRIBUTE, []))
+    return judged(records, definition.objectives, policy, baselines)
 
 
 def judged(
-    records: Iterable[TrialRecord], objectives: tuple[str, ...], policy: SearchPolicy
+    records: Iterable[TrialRecord],
+    objectives: tuple[str, ...],
+    policy: SearchPolicy,
+    baselines: tuple[Scored, ...] = (),
 ) -> StudyResults:
     """`records` as a study's results under the limits of `policy`:
     each is marked feasible or not.
     """
-    return StudyResults(tuple(_judged(each, policy) for each in records), objectives, policy)
+    found = tuple(_judged(each, policy) for each in records)
+    return StudyResults(found, objectives, policy, baselines)
 
 
 def _judged(record: TrialRecord, policy: SearchPolicy) -> TrialRecord:
@@ -396,7 +410,7 @@ def record_of(trial: FrozenTrial, definition: StudyDefinition) -> TrialRecord:
         state=trial.state,
         params=definition.space.true(trial.params),
         values=values,
-        recorded=Recorded.from_flat(trial.user_attrs),
+        recorded=getattr(trial, "recorded", None) or Recorded.from_flat(trial.user_attrs),
         started=_in_utc(trial.datetime_start),
         ended=_in_utc(trial.datetime_complete),
         objectives=definition.objectives,
@@ -408,57 +422,3 @@ def _in_utc(moment: datetime | None) -> str | None:
     if moment is None:
         return None
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
-
-
-# What a study's network has to beat: forecasts without one, on the same windows and by the same
-# measure.
-
-
-WORDS = {"last_value": "the last value", "seasonal_naive": "the value of a season ago"}
-"""Of each baseline, as a forecast; a name that is not here stands for itself."""
-
-
-def baselines_of(records: Iterable[TrialRecord], objective: str) -> dict[str, float]:
-    """MQL of the baselines by name, the lowest first, on the split of a study's `objective`; empty
-    where no default configuration recorded them.
-    """
-    for record in records:
-        found = _in(record.recorded, objective)
-        if found:
-            return found
-    return {}
-
-
-def _in(recorded: Recorded, objective: str) -> dict[str, float]:
-    scores: Mapping[str, float | None] = recorded.baseline_test_mql
-    if objective == "val_mql":
-        scores = recorded.baseline_val_mql
-    known = {name: mql for name, mql in scores.items() if mql is not None}
-    return dict(sorted(known.items(), key=lambda pair: pair[1]))
-
-
-def in_words(name: str) -> str:
-    """What a baseline forecasts."""
-    return WORDS.get(name, name)
-
-
-def loses(
-    mql: float,
-    baselines: Mapping[str, float],
-    whose: str = "this configuration",
-    *,
-    error: str = "test_mql",
-) -> str:
-    """That what has this MQL is no better than a baseline, in a sentence; empty where it beats all
-    of them. All are of the split that `error` names.
-    """
-    if not baselines:
-        return ""
-    name, best = min(baselines.items(), key=lambda pair: pair[1])
-    if mql < best:
-        return ""
-    return (
-        f"{whose[:1].upper()}{whose[1:]} loses to a baseline: {in_words(name)}, with the errors "
-        f"that it had on the training windows, comes to {best:.4g}, {whose} to {mql:.4g} "
-        f"({axis_title(error)}); forecast with the baseline, or give the network what it lacks"
-    )

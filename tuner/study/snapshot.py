@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from tuner.errors import StorageError, TunerError, UsageError, unknown_name
 from tuner.spec.definition import StudyDefinition
@@ -33,25 +33,8 @@ PREFIX = "group:"
 """Before a group's name where the name of a study may stand, too."""
 
 
-class Search(Protocol):
-    """What a group is made of: a study in its database (`OpenStudy`), or one as it is at a moment
-    (`StudySnapshot`).
-    """
-
-    @property
-    def name(self) -> str:
-        """The study's."""
-
-    @property
-    def definition(self) -> StudyDefinition:
-        """What was searched."""
-
-    @property
-    def membership(self) -> Membership:
-        """Which search of which group it is."""
-
-
-S = TypeVar("S", bound=Search)
+S = TypeVar("S", bound="OpenStudy | StudySnapshot")
+"""What a group is made of: a study in its database, or one as it is at a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +80,11 @@ def grouped(studies: Iterable[S]) -> list[Group[S]]:
     return groups
 
 
-def names_by_group(studies: Iterable[Search]) -> dict[str, list[str]]:
+def names_by_group(studies: Iterable[OpenStudy | StudySnapshot]) -> dict[str, list[str]]:
     """The studies' names in the order of their numbers, by group. What does not fit together stands
     beside each other: this is to be shown.
     """
-    found: dict[str, list[Search]] = {}
+    found: dict[str, list[OpenStudy | StudySnapshot]] = {}
     for study in studies:
         found.setdefault(study.membership.group, []).append(study)
     return {
@@ -148,12 +131,16 @@ def open_group(database: Database, name: str) -> Group[OpenStudy]:
         UsageError: there is no such group.
         StorageError: its studies do not fit together, or one cannot be read.
     """
-    known = memberships(database)
-    names = members_of(known, name)
-    if not names:
-        raise unknown_name("group", name, list(dict.fromkeys(p.group for p in known.values())))
-    (group,) = grouped([open_study(database, each) for each in names.values()])
+    names = _members(memberships(database), name)
+    (group,) = grouped([open_study(database, each) for each in names])
     return group
+
+
+def _members(known: Mapping[str, Membership], group: str) -> list[str]:
+    """Raises UsageError where there is no such group."""
+    if not (names := members_of(known, group)):
+        raise unknown_name("group", group, list(dict.fromkeys(p.group for p in known.values())))
+    return list(names.values())
 
 
 def searches_of(database: Database, group: str) -> list[str]:
@@ -174,10 +161,7 @@ def studies_meant(database: Database, name: str) -> list[str]:
     known = memberships(database)
     if not name.startswith(PREFIX) or name in known:
         return [name]
-    group = name.removeprefix(PREFIX)
-    if not (names := members_of(known, group)):
-        raise unknown_name("group", group, list(dict.fromkeys(p.group for p in known.values())))
-    return list(names.values())
+    return _members(known, name.removeprefix(PREFIX))
 
 
 def all_meant(database: Database, names: Iterable[str], *, variants: bool) -> list[str]:

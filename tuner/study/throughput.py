@@ -13,9 +13,10 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from tuner.config import EpochRecord
 from tuner.record import Recorded
+from tuner.storage.queue.epochs import EpochRow
 
 LEAST = 12
 """Epochs to compare, below which nothing is said: groups of three at either end."""
@@ -31,20 +32,8 @@ _OF_DEVIATION = 1.4826
 """A standard deviation beside the median absolute one, of normal noise."""
 
 
-class TimedEpoch(Protocol):
-    """A finished epoch, from memory or from the database."""
-
-    @property
-    def epoch(self) -> int:
-        """Counted from 1."""
-
-    @property
-    def val_loss(self) -> float | None:
-        """None where the epoch was not validated."""
-
-    @property
-    def elapsed_s(self) -> float:
-        """The training's clock at its end."""
+Curve = Sequence[EpochRecord] | Sequence[EpochRow]
+"""Finished epochs, from memory or from the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +63,7 @@ class Throughput:
             return None
         return Fall(
             epochs=(self.epochs[(size - 1) // 2], self.epochs[-1 - (size - 1) // 2]),
-            seconds=(
-                statistics.median(self.seconds[:size]),
-                statistics.median(self.seconds[-size:]),
-            ),
+            seconds=self._at_ends(size),
         )
 
     @property
@@ -88,7 +74,9 @@ class Throughput:
         count = len(self.seconds)
         if count < 2:  # noqa: PLR2004
             return None
-        size = max(1, count // 4)
+        return self._at_ends(max(1, count // 4))
+
+    def _at_ends(self, size: int) -> tuple[float, float]:
         return statistics.median(self.seconds[:size]), statistics.median(self.seconds[-size:])
 
 
@@ -117,7 +105,7 @@ def rate(samples_per_s: float) -> str:
     return f"{samples_per_s:,.0f}" if samples_per_s >= 100 else f"{samples_per_s:.3g}"  # noqa: PLR2004
 
 
-def throughput_of(curve: Sequence[TimedEpoch], *, after: int = 0) -> Throughput:
+def throughput_of(curve: Curve, *, after: int = 0) -> Throughput:
     """That of a training with these epochs, in order, the first ones included.
 
     Args:
@@ -138,9 +126,7 @@ def throughput_of(curve: Sequence[TimedEpoch], *, after: int = 0) -> Throughput:
     )
 
 
-def with_fall(
-    recorded: Recorded, curve: Sequence[TimedEpoch], *, windows: int, after: int
-) -> Recorded:
+def with_fall(recorded: Recorded, curve: Curve, *, windows: int, after: int) -> Recorded:
     """The record of a training that has ended, with the windows of its epochs and whether its
     throughput fell.
 
@@ -149,17 +135,6 @@ def with_fall(
     fall = None if recorded.contaminated else throughput_of(curve, after=after).fall
     said = "" if fall is None else fall.in_words(windows)
     return dataclasses.replace(recorded, epoch_windows=windows, slowed=said)
-
-
-def windows_of_an_epoch(recorded: Recorded) -> int | None:
-    """Training windows of an epoch; None where nothing says so.
-
-    A record that is older than the field has two figures whose product it is.
-    """
-    if recorded.epoch_windows is not None:
-        return recorded.epoch_windows
-    s_per_epoch, samples_per_s = recorded.s_per_epoch, recorded.samples_per_s
-    return round(s_per_epoch * samples_per_s) if s_per_epoch and samples_per_s else None
 
 
 def _from_one_to_the_next(logs: Sequence[float]) -> float:

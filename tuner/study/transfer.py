@@ -24,8 +24,8 @@ from tuner.spec.objectives import violations
 from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import StudyFile
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.optuna.private import TRIALS, study_id_of
-from tuner.storage.optuna.rows import (
+from tuner.storage.optuna.private import (
+    TRIALS,
     create_running,
     note,
     primary_key,
@@ -38,8 +38,9 @@ from tuner.storage.queue.verifications import plan_renamed, recorded_rows
 from tuner.storage.records import ORIGINS, TrialResult
 from tuner.storage.schema import TRIAL, epochs, studies, work
 from tuner.study.archive import Archive
-from tuner.study.code import mark_untrusted
-from tuner.study.create import create_bare, register
+from tuner.study.baselines import ATTRIBUTE
+from tuner.study.code import untrusted
+from tuner.study.create import begin_study
 from tuner.study.open import RETUNE, OpenStudy, list_studies, open_study
 from tuner.study.own_file import put_source
 from tuner.study.results import TrialRecord
@@ -49,9 +50,8 @@ from tuner.study.snapshot import members_of, memberships
 def restore(database: Database, archive: Archive, name: str, *, origin: str = "") -> OpenStudy:
     """A new study `name` that holds what `archive` holds, ready to be continued.
 
-    It appears whole: one that was cut short while it was written is unknown to tuner, and is made
-    again next time. `origin` is the file that it came from, where a class that it names is not to
-    be trusted yet.
+    It appears whole, or not at all. `origin` is the file that it came from, where a class that it
+    names is not to be trusted yet.
 
     Under its own name it stays the search of its group that it was, and of its retune, which goes
     on here; under another one it is by itself. Its seeds go on either way.
@@ -65,8 +65,7 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
         if name in list_studies(database):
             raise UsageError(f"there is a study {name!r} already; choose another one with --name")
         _refuse_if_unfit(database, place, archive.definition, alone=name != archive.name)
-        study = create_bare(database, name, archive.definition, place)
-        mark_untrusted(study, archive.definition, origin)
+        more: dict[str, Any] = untrusted(archive.definition, origin)
         loss = archive.definition.training.loss
         codes = {archive.definition.architecture.model: archive.code}
         if loss is not None:
@@ -80,10 +79,14 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
             policy = policy.but(gpu_shared=())
         elif archive.retune is not None:
             # Whether all of it is here, the retune finds out.
-            study.set_user_attr(RETUNE, archive.retune.but(finished=False).as_dict())
+            more[RETUNE] = archive.retune.but(finished=False).as_dict()
+        if archive.of_libraries:
+            more[ATTRIBUTE] = [each.stored() for each in archive.of_libraries]
         with database.engine.begin() as connection:
-            register(connection, study, archive.definition, trials=archive.budget, policy=policy)
-            _write_ours(connection, study_id_of(study), name, archive)
+            study_id = begin_study(
+                connection, name, archive.definition, place, policy, archive.budget, **more
+            )
+            _write_ours(connection, study_id, name, archive)
     return open_study(database, name)
 
 
@@ -161,6 +164,7 @@ def over_space(archive: Archive, file: StudyFile, name: str) -> tuple[Archive, C
         verifications=(),
         notes={},
         retune=None,
+        of_libraries=(),
     )
     return made, left_out
 

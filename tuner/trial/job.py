@@ -8,16 +8,16 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from optuna.trial import TrialState
 
 from tuner.config import EpochRecord, Hyperparameters, StopReason
-from tuner.devices import CpuCores, Gpu
+from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.backend_rules import BackendChoice
-from tuner.devices.lock import DeviceLockError
+from tuner.devices.lock import DeviceLockError, giving_up, logs_waiting
 from tuner.errors import TunerError
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.record import Recorded
@@ -36,17 +36,9 @@ class Watched:
     """No database, no device: microseconds. It goes to whichever process trains."""
 
     pruner: Pruner
-    _verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    """All so far, in the order in which they were given."""
     _epochs: dict[int, dict[int, tuple[float | None, float]]] = field(default_factory=dict)
-
-    @property
-    def verdicts(self) -> Sequence[Verdict]:
-        """All so far, in the order in which they were given."""
-        return tuple(self._verdicts)
-
-    def take_over(self, verdicts: Sequence[Verdict]) -> None:
-        """What another process made of the same epochs takes the place of what is known here."""
-        self._verdicts = list(verdicts)
 
     def remember(self, rows: Iterable[EpochRow]) -> None:
         """Epochs of an earlier attempt: a trial that goes
@@ -70,17 +62,15 @@ class Watched:
             carried_on(losses), elapsed_s, earlier=[end for end in earlier if end is not None]
         )
         if verdict is not None:
-            self._verdicts.append(verdict)
+            self.verdicts.append(verdict)
         return verdict
 
     def verdict(self, epochs: int) -> Verdict | None:
         """The latest on a training of so many epochs, else the latest:
         one that is run again may be judged again.
         """
-        return next(
-            (v for v in reversed(self._verdicts) if v.epoch == epochs),
-            next(reversed(self._verdicts), None),
-        )
+        latest = next(reversed(self.verdicts), None)
+        return next((v for v in reversed(self.verdicts) if v.epoch == epochs), latest)
 
     def _optimistic(self, repeat: int) -> Point | None:
         """The values of a seed that has finished; its MQL,
@@ -174,6 +164,18 @@ def on_device(recorded: Recorded, device: Gpu | CpuCores) -> Recorded:
     )
 
 
+def turn_on(
+    device: Gpu | CpuCores, on_phase: Callable[[str], None], give_up: Callable[[], bool]
+) -> AbstractContextManager[bool]:
+    """The device for oneself, once it is free; False where `give_up` said so before that.
+
+    Raises:
+        DeviceLockError: devices cannot be locked.
+    """
+    asked = giving_up(on_phase, give_up)
+    return exclusive(device.lock_names, give_up=asked, waiting=logs_waiting(device.label))
+
+
 # What is left of the time that all runs of a job may take together.
 
 
@@ -235,8 +237,7 @@ class TimeLeft:
 
     @property
     def is_over(self) -> bool:
-        left = self.seconds
-        return left is not None and left <= 0
+        return self.seconds is not None and self.seconds <= 0
 
 
 # What a training that fails leaves: a result of its trial, or a process that can train no more.
@@ -273,9 +274,7 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult
     except (*FAULTS, KeyboardInterrupt) as error:  # a model's: no signal raises in a worker
         _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())
         result = failed(StopReason.ERROR, on_one_line(error), job.device, seed)
-        if not lost_context(error):
-            return result
-        return result.noting(context_lost=True)
+        return result.noting(context_lost=True) if lost_context(error) else result
 
 
 def lost_context(error: BaseException) -> bool:

@@ -20,9 +20,8 @@ from optuna.trial import TrialState
 from tuner.config import Hyperparameters, RunConfig, StopReason
 from tuner.data.prepare import TestWindows
 from tuner.data.windows import DeviceData
-from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
+from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch
 from tuner.devices.backend_rules import BackendChoice
-from tuner.devices.lock import giving_up, logs_waiting
 from tuner.devices.watch import BusyMeter
 from tuner.files.checkout import head, is_edited
 from tuner.models.own import methods_not_used
@@ -36,8 +35,7 @@ from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
-from tuner.training.evaluate import score_baselines
-from tuner.trial.job import TimeLeft, on_device
+from tuner.trial.job import TimeLeft, on_device, turn_on
 
 # What code a result comes from: versions of packages, and the revision of the checkout.
 
@@ -82,10 +80,9 @@ def alone_on(
     Raises:
         DeviceLockError: devices cannot be locked.
     """
-    give_up = giving_up(on_phase, lambda: should_stop() is not None)
-    turn = exclusive(device.lock_names, give_up=give_up, waiting=logs_waiting(device.label))
     with ExitStack() as stack:
         with left.waiting():
+            turn = turn_on(device, on_phase, lambda: should_stop() is not None)
             held = stack.enter_context(turn)
         yield held
 
@@ -107,10 +104,7 @@ def valued(recorded: Recorded, definition: StudyDefinition) -> TrialResult:
         return TrialResult(TrialState.PRUNED, None, missed.storable())
     named = ", ".join(f"{name} {recorded.named(name)}" for name in definition.objectives)
     diverged = dataclasses.replace(
-        recorded,
-        stopped_by=StopReason.DIVERGED.value,
-        converged=False,
-        failure=f"values {named}",
+        recorded, stopped_by=StopReason.DIVERGED.value, converged=False, failure=f"values {named}"
     )
     return TrialResult(TrialState.FAIL, None, diverged.storable())
 
@@ -145,6 +139,7 @@ def with_scores(
         series_val_mql=evaluation.val_mql,
         column_test_mql=evaluation.test_columns,
         column_val_mql=evaluation.val_columns,
+        mql_runs=_runs(evaluation, definition),
         block_test_mql={
             str(number): scores.by_series[series] if series else scores.mean
             for number, scores in evaluation.test_blocks.items()
@@ -152,16 +147,11 @@ def with_scores(
     )
 
 
-def with_baselines(
-    recorded: Recorded, data: DeviceData, definition: StudyDefinition, windows: TestWindows
-) -> Recorded:
-    """With what needs no network: the default configuration says it for all of its study."""
-    series = definition.task.get("objective_series")
-    test: dict[str, float] = {}
-    val: dict[str, float] = {}
-    for name, each in score_baselines(data, windows=windows).items():
-        test[name], val[name] = each.of_series(series)
-    return dataclasses.replace(recorded, baseline_test_mql=test, baseline_val_mql=val)
+def _runs(evaluation: Evaluation, definition: StudyDefinition) -> list[float] | None:
+    """Of the windows that the study's objective is of; None where one is no number."""
+    of_test = definition.objectives[1] == "test_mql"
+    found = list(evaluation.test_runs if of_test else evaluation.val_runs)
+    return found if all(map(math.isfinite, found)) else None
 
 
 StopCheck = Callable[[], StopReason | None]
@@ -208,7 +198,7 @@ def run_trial(
     and the mean quantile loss on `windows` of the task's objective series, else of all.
     Where the time is over that is `left`, once it has the device, it ends as at a time limit.
     """
-    whole, data = data, data.seeing(hyperparameters.input_size)
+    data = data.seeing(hyperparameters.input_size)
     carried, asked, left = Carried(), time.perf_counter(), left or TimeLeft()
     with alone_on(device, should_stop, on_phase, left) as held, BusyMeter(device) as meter:
         if not held:
@@ -221,7 +211,7 @@ def run_trial(
         result = fit(
             run_config(definition, hyperparameters, seed, backend),
             data,
-            on_epoch=on_epoch,
+            on_epoch=lambda each: on_epoch(dataclasses.replace(each, gpu_busy=meter.seen().gpu)),
             should_stop=should_stop,
             checkpoints=checkpoints,
             on_resume=_taking(carried, on_resume),
@@ -240,8 +230,6 @@ def run_trial(
         recorded = with_fall(
             recorded, result.history, windows=len(data.train), after=result.resumed_from
         )
-        if evaluation is not None and hyperparameters == definition.defaults:
-            recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
             recorded = dataclasses.replace(recorded, **_engines_kept(engines), **_memory_held())
     earlier = carried.parts or None
@@ -362,7 +350,11 @@ def _with_totals(
     which methods of its class nothing called.
     """
     ended = Ended(
-        training=result, evaluation_s=evaluation_s, target_val_loss=definition.target_val_loss
+        history=result.history,
+        wall_clock_s=result.wall_clock_s,
+        time_to_best_s=result.time_to_best_s,
+        total_s=result.total_s + evaluation_s,
+        target_val_loss=definition.target_val_loss,
     )
     times: dict[str, Any] = measured_times(ended)
     return dataclasses.replace(

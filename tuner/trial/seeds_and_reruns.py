@@ -10,7 +10,6 @@ limit cut completes, but did not converge: then neither did the trial, whatever 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import logging
 import statistics
@@ -27,6 +26,7 @@ from tuner.data.windows import DeviceData
 from tuner.devices import Gpu
 from tuner.files.durable import read_regular, write_durably
 from tuner.files.kinds import In
+from tuner.files.plain import digest_of
 from tuner.models.own_modules import EditedError, keep_to_file
 from tuner.record import Recorded, names_in
 from tuner.spec.definition import StudyDefinition
@@ -38,7 +38,7 @@ from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.engines.choose import identifying_backend, what_auto_means
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob
-from tuner.trial.program.kept_folder import KeptFolder
+from tuner.trial.program.program_training import KeptFolder
 from tuner.trial.program.run_program import run_program
 from tuner.trial.run import alone_on, run_config, run_trial, windows_of
 from tuner.version import __version__
@@ -103,15 +103,10 @@ def combined(results: Sequence[TrialResult], seeds: int) -> TrialResult:
     runs = [_of_a_run(run.recorded) for run in results]
     if last.state is not TrialState.COMPLETE:
         return last.noting(runs=runs)
-    values = [
-        statistics.median(each) for each in zip(*(run.values or () for run in results), strict=True)
-    ]
+    values = map(statistics.median, zip(*(run.values or () for run in results), strict=True))
     cut = next((run for run in results if not run.recorded.converged), last)
-    recorded = dataclasses.replace(
-        over_runs([run.recorded for run in results]),
-        stopped_by=cut.recorded.stopped_by,
-        runs=runs,
-    )
+    whole = over_runs([run.recorded for run in results])
+    recorded = dataclasses.replace(whole, stopped_by=cut.recorded.stopped_by, runs=runs)
     return dataclasses.replace(last, values=tuple(values), recorded=recorded)
 
 
@@ -144,19 +139,13 @@ def run_job(
             return None
         job = decided
     if job.seed is not None:
-        return _OfOneSeed(job, own, repeat=0, seed=job.seed, engines=engines, left=left).result()
+        return _OfOneSeed(job, own, 0, job.seed, engines, left).result()
     results: list[TrialResult] = []
     for repeat in range(job.definition.seeds_per_trial):
         if results and left.is_over:
             return None  # the seeds that are done are in its journal
-        result = _OfOneSeed(
-            job,
-            own,
-            repeat=repeat,
-            seed=seed_of_trial(job.number, repeat, root=job.seed_root),
-            engines=engines,
-            left=left,
-        ).result()
+        seed = seed_of_trial(job.number, repeat, root=job.seed_root)
+        result = _OfOneSeed(job, own, repeat, seed, engines, left).result()
         if result is None:
             return None
         results.append(result)
@@ -181,16 +170,15 @@ class _OfOneSeed:
         """The cleanest run's; None when it was interrupted. Runs that an earlier attempt finished
         are not repeated.
         """
-        journal = _Journal(self.job.checkpoints, self._stem, self._identity())
+        folder = self.job.checkpoints
+        path = None if folder is None else folder / f"{self._stem}-runs.json"
+        journal = _Journal(path, self._identity())
         runs = journal.read()
         curves: dict[int, list[EpochRecord]] = {}
         while not runs or (self._again(runs) and not self.left.is_over):
             if runs:
-                _log.warning(
-                    "trial %d is run again: %s",
-                    self.job.number,
-                    runs[-1].recorded.contamination,
-                )
+                why = runs[-1].recorded.contamination
+                _log.warning("trial %d is run again: %s", self.job.number, why)
             result = self._run(len(runs), curves.setdefault(len(runs), []))
             if result is None:
                 return None
@@ -198,9 +186,7 @@ class _OfOneSeed:
             if _spoiled(result) or self.job.definition.seeds_per_trial > 1:
                 journal.write(runs)
         counts = _number_of_cleanest(runs)
-        if (
-            counts < len(runs) - 1 and counts in curves
-        ):  # what was told last was another run's times
+        if counts < len(runs) - 1 and counts in curves:  # another run's times were told last
             self.job.on_curve(curves[counts], self.repeat)
         return cleanest(runs)
 
@@ -289,13 +275,11 @@ class _OfOneSeed:
             "tuner": __version__,
         }
         if job.definition.program is not None:
-            text = json.dumps(job.hyperparameters.as_dict(), sort_keys=True)
-            return whole | {"configuration": hashlib.sha256(text.encode()).hexdigest()}
+            return whole | {"configuration": digest_of(job.hyperparameters.as_dict())}
         data = cast("DeviceData", self.data)
         config = run_config(job.definition, job.hyperparameters, self.seed, job.backend)
-        text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
         return whole | {
-            "configuration": hashlib.sha256(text.encode()).hexdigest(),
+            "configuration": digest_of(dataclasses.asdict(config)),
             "backend": identifying_backend(config, data.shapes, data.minimum.device).value,
             "torch": torch.__version__,
         }
@@ -305,47 +289,36 @@ class _OfOneSeed:
 class _Journal:
     """The finished runs of a seed on disk, for the attempt that may come after this one."""
 
-    folder: Path | None
-    stem: str
-    identity: Mapping[str, Any]
-    _path: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._path = (self.folder or Path()) / f"{self.stem}-runs.json"
+    path: Path | None
+    identity: dict[str, str | int]
 
     def read(self) -> list[TrialResult]:
         """What was written for this very training; nothing where that cannot be read."""
-        if self.folder is None or not self._path.exists():
+        if self.path is None or not self.path.exists():
             return []
         try:
-            content = json.loads(read_regular(self._path, at_most=JOURNAL_BYTES))
-            if content["sha256"] != _digest(content["runs"], self.identity):
+            content = json.loads(read_regular(self.path, at_most=JOURNAL_BYTES))
+            if content["sha256"] != digest_of([content["runs"], self.identity]):
                 raise ValueError("damaged, or another training's")  # noqa: TRY301 - refused like all the rest
             return [TrialResult.from_json(text) for text in content["runs"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            _log.warning("the finished runs in %s are not used: %s", self._path, error)
+            _log.warning("the finished runs in %s are not used: %s", self.path, error)
             return []
 
     def write(self, runs: Sequence[TrialResult]) -> None:
-        if self.folder is None:
+        if self.path is None:
             return
         texts = [run.to_json() for run in runs]
-        content = {"runs": texts, "sha256": _digest(texts, self.identity)}
+        content = {"runs": texts, "sha256": digest_of([texts, self.identity])}
         try:
-            write_durably(self._path, json.dumps(content).encode())
+            write_durably(self.path, json.dumps(content).encode())
         except OSError as error:
-            _log.warning("a finished run could not be noted in %s: %s", self._path, error.strerror)
+            _log.warning("a finished run could not be noted in %s: %s", self.path, error.strerror)
 
 
 def stem_of(trial_number: int) -> str:
     """How the names of all files of a trial begin."""
     return f"trial-{trial_number:06d}"
-
-
-def _digest(runs: Sequence[str], identity: Mapping[str, Any]) -> str:
-    return hashlib.sha256(
-        json.dumps([list(runs), dict(identity)], sort_keys=True).encode()
-    ).hexdigest()
 
 
 def _spoiled(result: TrialResult) -> bool:
@@ -361,8 +334,7 @@ def cleanest(runs: Sequence[TrialResult]) -> TrialResult:
     if len(runs) == 1:
         return runs[0]
     best = runs[_number_of_cleanest(runs)]
-    timings = [run.recorded.kept_in(In.TIMINGS) for run in runs]
-    return best.noting(timings=timings)
+    return best.noting(timings=[run.recorded.kept_in(In.TIMINGS) for run in runs])
 
 
 def _number_of_cleanest(runs: Sequence[TrialResult]) -> int:

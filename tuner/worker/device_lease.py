@@ -19,7 +19,7 @@ from tuner.devices.lock import AGAIN_S, WAITING_FOR_DEVICE
 from tuner.display.text import shown
 from tuner.storage.queue.device_leases import HELD, Ahead, DeviceLeases, Standing
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
-from tuner.worker.outages import Retry
+from tuner.worker.paths import Retry
 
 POLL_S = 0.5
 """How often who waits asks whether it is its turn."""

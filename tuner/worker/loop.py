@@ -11,6 +11,9 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import os
+import platform
+import secrets
 import threading
 import time
 import uuid
@@ -19,25 +22,26 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from optuna.trial import TrialState
+from sqlalchemy import Engine
 
 from tuner.config import StopReason
 from tuner.devices import CpuCores, Gpu
+from tuner.files.checkout import head
 from tuner.files.kinds import In
 from tuner.search.suggest import UnfitConfigurationError
+from tuner.storage.dialects import clock_skew_s
 from tuner.storage.queue.leased_queue import Queue, Ticket
-from tuner.storage.queue.roster import Roster
+from tuner.storage.queue.roster import HostFacts, Roster, clock_in_words, newcomer_in_words
 from tuner.storage.records import TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner, Waited, failed, survived
+from tuner.version import __version__
 from tuner.worker.device_lease import DeviceLease
-from tuner.worker.heartbeat import WAITING, Heartbeat
-from tuner.worker.outages import Retry
-from tuner.worker.paths import WorkerPaths, deliver, forget_trials, tidy_up
-from tuner.worker.process import ContextLostError, StopFlag
-from tuner.worker.registration import new_name, registered
+from tuner.worker.paths import Retry, WorkerPaths, deliver, forget_trials, tidy_up
+from tuner.worker.process import WAITING, ContextLostError, Heartbeat, StopFlag
 from tuner.worker.trial_source import TrialSource
-from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
+from tuner.worker.work_source import Piece, Source, Turn, WorkerContext, torch_version
 
 # A training that has its device alone among all workers of the database, or else says so.
 
@@ -193,6 +197,33 @@ class KeptLease:
         self._ended.set()
 
 
+# What is known of the host that a worker runs on.
+
+
+_REVISION_DIGITS = 12
+
+
+def host_facts(engine: Engine) -> HostFacts:
+    """Those of this host. Asks the database for its time, and imports nothing.
+
+    Raises:
+        DBAPIError: the database is away.
+    """
+    revision = head()  # where it runs from a checkout
+    return HostFacts(
+        torch_version=torch_version(),
+        tuner_version="+".join(filter(None, (__version__, (revision or "")[:_REVISION_DIGITS]))),
+        clock_skew_s=round(clock_skew_s(engine), 3),
+    )
+
+
+def new_name() -> str:
+    """A worker's name that no other has: containers share process ids,
+    and host names too where one gives them.
+    """
+    return f"{platform.node()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
 IDLE_S, LONGEST_IDLE_S = 1.0, 10.0
 """Between two looks of a worker that finds nothing to do: a second, then ever longer."""
 SHARE_OF_IDLE = 0.1
@@ -203,9 +234,9 @@ soon, and hundreds of workers that wait for the last trial leave the database al
 class Worker:
     """Does the work of `studies` on `device` through `run_trial`, until there is none left.
 
-    Without other `sources` that are their trials, until all budgets are filled. Of several sources,
-    the next one is asked when those before it have nothing to give. With two `lanes`, the next
-    piece of work is made ready while one trains, which is then to need no time of this process.
+    Without another `source` that are their trials, until all budgets are filled. With two `lanes`,
+    the next piece of work is made ready while one trains, which is then to need no time of this
+    process.
     With a `lease`, which stays the caller's, it trains only while it holds that.
     """
 
@@ -215,7 +246,7 @@ class Worker:
         device: Gpu | CpuCores,
         run_trial: TrialRunner,
         *,
-        sources: Sequence[Callable[[WorkerContext], Source]] = (TrialSource,),
+        source: Callable[[WorkerContext], Source] = TrialSource,
         name: str | None = None,
         stop: StopFlag | None = None,
         heartbeat: Heartbeat | None = None,
@@ -231,7 +262,7 @@ class Worker:
         self._context = WorkerContext(
             studies, device, self.name, self._stored, self._heartbeat, paths
         )
-        self._sources = [source(self._context) for source in sources]
+        self._source = source(self._context)
         self._results = 0
         """How many of them count."""
         self._lanes = lanes
@@ -243,7 +274,7 @@ class Worker:
         """Wakes the lane that found nothing to do once the other has delivered something."""
 
     def run(self) -> None:
-        """Work until no source has any left, or the stop flag is set.
+        """Work until its source has none left, or the stop flag is set.
 
         Raises:
             UsageError: a study is bound to another device model.
@@ -251,14 +282,24 @@ class Worker:
             TrainerLostError: the process that trains has ended; what it trained is taken back.
         """
         context = self._context
-        with registered(context.studies, self.name, context.device, self._stored, self._sign_in):
-            try:
-                self._in_all_lanes()
-            except TrainerLostError:
-                # The other lane has handed back what it held: this is held against the trial.
-                for queue in self._queues():
-                    queue.reap(worker=self.name, state="lost")
-                raise
+        try:
+            ask = functools.partial(host_facts, context.studies[0].database.engine)
+            facts = self._stored(ask, "a look at the database's clock", until_stopped=True)
+            if (line := clock_in_words(facts, "this host")) is not None:
+                _log.warning("%s", line)
+            for opened in context.studies:
+                sign_in = functools.partial(self._sign_in, opened, facts)
+                self._stored(sign_in, "a worker's registration", until_stopped=True)
+            self._in_all_lanes()
+        except TrainerLostError:
+            # The other lane has handed back what it held: this is held against the trial.
+            for queue in self._source.queues:
+                queue.reap(worker=self.name, state="lost")
+            raise
+        finally:
+            for opened in context.studies:
+                with contextlib.suppress(*DATABASE_FAILURES):  # its silence will tell
+                    opened.roster.leave(self.name)
 
     def hand_back(self) -> None:
         """From another thread, when this one does not come to it:
@@ -268,22 +309,26 @@ class Worker:
         """
         if self._context.paths is not None:
             deliver(self._context.studies, self._context.paths)
-        for queue in self._queues():
+        for queue in self._source.queues:
             queue.reap(worker=self.name, state="returned")
         for opened in self._context.studies:
             opened.roster.leave(self.name)
         if self._lease is not None:
             self._lease.close()
 
-    def _queues(self) -> list[Queue[Any]]:
-        return [queue for source in self._sources for queue in source.queues]
-
-    def _sign_in(self, opened: OpenStudy) -> None:
-        self._context.keys[opened.name] = opened.key()
-        if self._context.paths is not None:
-            tidy_up(opened, self._context.paths)
-        for source in self._sources:
-            source.sign_in(opened)
+    def _sign_in(self, opened: OpenStudy, facts: HostFacts) -> None:
+        context, device = self._context, self._context.device
+        context.keys[opened.name] = opened.key()
+        if context.paths is not None:
+            tidy_up(opened, context.paths)
+        self._source.sign_in(opened)
+        opened.bind_device_model(device.model)
+        others = [each for _, each in opened.roster.hosts(but=self.name)]
+        for line in newcomer_in_words(opened.name, facts, others):
+            _log.warning("%s", line)
+        mine = {"host": platform.node(), "pid": os.getpid()}
+        mine |= {"device": device.label, "device_uuid": device.uuid}
+        opened.roster.join(self.name, facts=facts, **mine)
 
     def _in_all_lanes(self) -> None:
         """Work in several threads, the first of which is this one. The first failure of any is
@@ -298,8 +343,7 @@ class Worker:
                 failures.append(error)
                 self._stop.set()
 
-        names = [f"lane {number}" for number in range(1, self._lanes)]
-        others = [threading.Thread(target=lane, name=name, daemon=True) for name in names]
+        others = [threading.Thread(target=lane, daemon=True) for _ in range(1, self._lanes)]
         for thread in others:
             thread.start()
         lane()
@@ -312,9 +356,9 @@ class Worker:
         with self._desk:
             idle_since: float | None = None
             while not self._stop.is_set():
-                for queue in self._queues():
+                for queue in self._source.queues:
                     self._stored(queue.reap, "a look for lost work", until_stopped=True)
-                turns = [turn for source in self._sources for turn in source.in_turn()]
+                turns = self._source.in_turn()
                 if not turns:
                     return
                 if any(self._take(turn) for turn in turns if not turn.all_taken):
@@ -344,8 +388,7 @@ class Worker:
                     self._news.clear()
                     break
         if not self._turn.is_taken:
-            for source in self._sources:
-                source.idle()
+            self._source.idle()
             if self._lease is not None:  # whoever does what is left may wait for the device
                 self._lease.look()
 
@@ -391,9 +434,8 @@ class Worker:
 
     def _trained(self, piece: Piece, job: TrialJob) -> TrialResult | None:
         """The job's result, once it is its turn; None when it was interrupted."""
-        begun = functools.partial(
-            self._report, piece.opened, trial_number=piece.running.trial_number, epoch=0
-        )
+        number = piece.running.trial_number
+        begun = functools.partial(self._report, piece.opened, trial_number=number, epoch=0)
         if self._lanes > 1:  # beside the training, whose process has the job by then
             job = dataclasses.replace(job, on_begun=begun)
         with self._turn.taken(job.should_stop) as mine:
@@ -403,11 +445,8 @@ class Worker:
                 begun()
             piece.begins()
             try:
-                result = trained_alone(
-                    self._lease,
-                    piece.granted(job),
-                    lambda job: survived(self._run_trial, job, seed=piece.seed),
-                )
+                train = functools.partial(survived, self._run_trial, seed=piece.seed)
+                result = trained_alone(self._lease, piece.granted(job), train)
             except BaseException:
                 self._stop.set()  # before the other lane's turn
                 raise
@@ -440,16 +479,13 @@ class Worker:
         running.deliver()
         if counted:
             piece.counted()
-        _log.info(
-            "%s %s: %s %s",
-            piece.what,
-            "done" if counted else "not counted",
-            result.state.name,
-            result.values or result.recorded.failure or "",
-        )
+        came = result.values or result.recorded.failure or ""
+        how = "done" if counted else "not counted"
+        _log.info("%s %s: %s %s", piece.what, how, result.state.name, came)
         return counted
 
     def _report(self, opened: OpenStudy, *, trial_number: int | None, epoch: int | None) -> None:
         """For who watches: no reason to end a worker when the database is away just now."""
         with contextlib.suppress(*DATABASE_FAILURES):
-            opened.roster.report(self.name, trial_number=trial_number, epoch=epoch, val_loss=None)
+            ended = {"val_loss": None, "gpu_busy": None}
+            opened.roster.report(self.name, trial_number=trial_number, epoch=epoch, **ended)

@@ -1,5 +1,5 @@
-"""Where a worker keeps what must outlive it:
-checkpoints and undelivered results, beside the logs.
+"""What a worker does where its database is away or a disk is full, and where it keeps what must
+outlive it: checkpoints and undelivered results, beside the logs.
 """
 
 from __future__ import annotations
@@ -14,23 +14,111 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tuner.files.durable import read_regular, write_durably
-from tuner.storage.queue.claims import Ledger
-from tuner.storage.queue.epochs import EpochRow, EpochTable
-from tuner.storage.queue.verifications import Verifications
+from tuner.files.durable import is_full, lacks_space, read_regular, write_durably
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.records import Claim, TrialResult
-from tuner.storage.retry import DATABASE_FAILURES, cause_of, passes
+from tuner.storage.retry import DATABASE_FAILURES, NO_ROOM_BESIDE, cause_of, passes, persistently
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
+from tuner.worker.process import WAITING, Heartbeat, StopFlag
+
+# Database calls of a worker: outages are waited for, and a disk that is full is named and waited
+# for without end.
+
+
+T = TypeVar("T")
+LOOK_AGAIN_S = 5.0
+_OF_A_FULL_DISK = (NO_ROOM_BESIDE, "unable to open database file")
+"""What SQLite says as well when there is no room for a file that it needs beside the database."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How the worker `name` tries again, and whom it tells meanwhile."""
+
+    studies: Sequence[OpenStudy]
+    name: str
+    stop: StopFlag
+    heartbeat: Heartbeat
+
+    def __call__(self, action: Callable[[], T], what: str, *, until_stopped: bool = False) -> T:
+        """Run `action` until the database takes it.
+
+        With `until_stopped` a stop signal ends the waiting. Without, as for a result, only time
+        ends it; but where the disk is full, which is waited for without end, a signal does.
+
+        Raises:
+            DBAPIError, StorageInternalError: the last failure.
+        """
+        full = noted = False
+
+        def tried() -> T:
+            nonlocal full
+            try:
+                return action()
+            except DATABASE_FAILURES as error:
+                full = is_full(error) or self._no_room(error)
+                raise
+
+        def give_up() -> bool:
+            self.heartbeat.phase("database")
+            return full or (until_stopped and self.stop.is_set())
+
+        self.heartbeat.phase("database")
+        while True:
+            try:
+                done = persistently(tried, what, give_up=give_up)
+                break
+            except DATABASE_FAILURES as failure:
+                if not full:
+                    raise
+                if not noted:
+                    _log.error("%s", line := self._full_in_words(failure, what))
+                    self._note(line)
+                    noted = True
+                if self._wait():
+                    raise
+        if noted:
+            _log.info("there is space again")
+            self._note(None)
+        return done
+
+    def _no_room(self, error: Exception) -> bool:
+        address = self.studies[0].database.address
+        if not address.is_sqlite or not any(words in cause_of(error) for words in _OF_A_FULL_DISK):
+            return False
+        return lacks_space(address.sqlite_path.parent)
+
+    def _wait(self) -> bool:
+        """Until the next look; True when the worker was told to stop."""
+        left = LOOK_AGAIN_S
+        while left > 0:
+            self.heartbeat.phase(WAITING)
+            if self.stop.wait(min(1.0, left)):
+                return True
+            left -= 1.0
+        return False
+
+    def _full_in_words(self, failure: Exception, what: str) -> str:
+        address = self.studies[0].database.address
+        place = address.sqlite_path if address.is_sqlite else address
+        return f"disk full: {cause_of(failure)} ({place}); waiting for space to store {what}"
+
+    def _note(self, text: str | None) -> None:
+        for opened in self.studies:
+            with contextlib.suppress(*DATABASE_FAILURES):  # the note may need space too
+                opened.roster.report(self.name, note=text and text[:200])
+
 
 # What was computed and not yet stored waits in local files: a result outlives its worker and a
 # database outage.
 
 
 AT_MOST_BYTES = 64 << 20
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +149,7 @@ class Outbox:
         entry = {"study": self.study_key, "claim": asdict(held)} | what
         write_durably(path, json.dumps(entry).encode())
 
-    def deliver(
-        self, ledger: Ledger, epochs: EpochTable, runs: Verifications, *, only: Claim | None = None
-    ) -> int:
+    def deliver(self, opened: OpenStudy, *, only: Claim | None = None) -> int:
         """Bring the study's entries (or the epochs of one claim,
         `only`) to the database; returns how many.
 
@@ -78,7 +164,7 @@ class Outbox:
         pattern = "*.json" if only is None else f"epochs-{only.token}-*.json"
         # Epochs first: a trial that is told as finished should have its curve.
         for path in sorted(self.folder.glob(pattern)):
-            deliver = self._read(path, ledger, epochs, runs)
+            deliver = self._read(path, opened)
             if deliver is None:
                 continue
             try:
@@ -92,9 +178,7 @@ class Outbox:
             delivered += 1
         return delivered
 
-    def _read(
-        self, path: Path, ledger: Ledger, epochs: EpochTable, runs: Verifications
-    ) -> Callable[[], None] | None:
+    def _read(self, path: Path, opened: OpenStudy) -> Callable[[], None] | None:
         """What delivers the entry; None when it is another study's,
         unreadable or just delivered by another.
         """
@@ -105,24 +189,23 @@ class Outbox:
             claim = Claim(**entry["claim"])
             if "epochs" in entry:
                 rows = [EpochRow(**row) for row in entry["epochs"]]
-                return lambda: epochs.write(claim.trial_number, claim.work_id, rows)
+                return lambda: opened.epochs.write(claim.trial_number, claim.work_id, rows)
             result = TrialResult.from_json(entry["result"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("%s holds nothing that could be delivered: %s", path, error)
             return None
-        if claim.trial_id is None:
-            return lambda: _told("a verification run", counted=runs.finish(claim, result))
-        return lambda: _told(f"trial {claim.trial_number}", counted=ledger.finish(claim, result))
+        return lambda: _finish(opened, claim, result)
 
 
-def _told(what: str, *, counted: bool) -> None:
-    _log.info(
-        "%s: a result from before was delivered, and %s",
-        what,
-        "counts" if counted else "came too late to count",
-    )
+def _finish(opened: OpenStudy, claim: Claim, result: TrialResult) -> None:
+    queue: Queue[Any] = opened.ledger
+    what = f"trial {claim.trial_number}"
+    if claim.trial_id is None:
+        queue, what = opened.verifications, "a verification run"
+    how = "counts" if queue.finish(claim, result) else "came too late to count"
+    _log.info("%s: a result from before was delivered, and %s", what, how)
 
 
 def _remove(path: Path) -> None:
@@ -151,16 +234,13 @@ class WorkerPaths:
     def outbox(self) -> Path:
         return self.root / "outbox"
 
-    def checkpoints(self, study: str, study_key: str) -> Path:
+    def checkpoints(self, study_key: str) -> Path:
         """Of one study: a readable name, and what keeps
         it apart from namesakes in other databases.
         """
-        readable = re.sub(r"[^A-Za-z0-9_-]+", "_", study)[:60]
-        return (
-            self.root
-            / "checkpoints"
-            / f"{readable}-{hashlib.sha256(study_key.encode()).hexdigest()[:8]}"
-        )
+        readable = re.sub(r"[^A-Za-z0-9_-]+", "_", study_key.rpartition("@")[0])[:60]
+        digest = hashlib.sha256(study_key.encode()).hexdigest()[:8]
+        return self.root / "checkpoints" / f"{readable}-{digest}"
 
 
 def working_folder(address: DatabaseUrl) -> Path:
@@ -184,6 +264,15 @@ def forget_trials(folder: Path, numbers: Collection[int]) -> None:
         folder.rmdir()
 
 
+def forget_study(paths: WorkerPaths, study_key: str) -> None:
+    """Delete what is kept here of a study: its checkpoints, and what was not delivered."""
+    shutil.rmtree(paths.checkpoints(study_key), ignore_errors=True)
+    for path in paths.outbox.glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            if json.loads(read_regular(path, at_most=AT_MOST_BYTES))["study"] == study_key:
+                path.unlink()
+
+
 def deliver(studies: Iterable[OpenStudy], paths: WorkerPaths) -> None:
     """Bring to the database what workers on this machine had computed and could not store.
 
@@ -191,9 +280,7 @@ def deliver(studies: Iterable[OpenStudy], paths: WorkerPaths) -> None:
         DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
     """
     for opened in studies:
-        Outbox(paths.outbox, opened.key()).deliver(
-            opened.ledger, opened.epochs, opened.verifications
-        )
+        Outbox(paths.outbox, opened.key()).deliver(opened)
 
 
 def tidy_up(opened: OpenStudy, paths: WorkerPaths) -> None:
@@ -204,11 +291,7 @@ def tidy_up(opened: OpenStudy, paths: WorkerPaths) -> None:
         DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
     """
     deliver([opened], paths)
-    folder = paths.checkpoints(opened.name, opened.key())
+    folder = paths.checkpoints(opened.key())
     if folder.is_dir():
-        over = {
-            trial.number
-            for trial in opened.optuna.get_trials(deepcopy=False)
-            if trial.state.is_finished()
-        }
-        forget_trials(folder, over)
+        trials = opened.optuna.get_trials(deepcopy=False)
+        forget_trials(folder, {each.number for each in trials if each.state.is_finished()})

@@ -1,7 +1,8 @@
-"""A worker's process: what signals do to it, and its end with that of its supervisor."""
+"""A worker's process: its life signs, what signals do to it, and its end with its supervisor's."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -9,15 +10,103 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from tuner.errors import TERMINATED, TunerError
+from tuner.errors import TERMINATED
 from tuner.files.child import end_with
 
-if TYPE_CHECKING:
-    from tuner.devices import CpuCores, Gpu
-    from tuner.devices.assignment import GpuAssignment
+# What a worker tells its supervisor: life signs, lines through a pipe from the thread that works.
+# The lease in the database is renewed by a thread of its own, which lives on when the work hangs.
+# This heartbeat stops with the work, and needs no database.
+
+
+FRESH_PROCESS = 75
+"""The exit code of a worker whose device context is lost: its trial is recorded, and another
+process can go on."""
+
+STARTING = "starting"
+"""What a process is at before anything else: nobody knows how long a machine takes to import."""
+WAITING = "waiting"
+TRAINING = "training"
+IDLE = "idle"
+"""Waiting for its worker, which is watched itself."""
+
+SOURCES = WORKER, TRAINER = "worker", "trainer"
+"""Whose life sign it is: a worker whose trainings run in a process of their own has two lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One life sign: what is begun now, the longest epoch of the trial at work so far, in seconds
+    (0: none yet), and whose it is.
+    """
+
+    phase: str
+    longest_epoch_s: float = 0.0
+    source: str = WORKER
+
+    def to_line(self) -> bytes:
+        return json.dumps([self.phase, self.longest_epoch_s, self.source]).encode() + b"\n"
+
+    @staticmethod
+    def from_line(line: bytes) -> Beat:
+        """Raises ValueError for anything else than `to_line` makes."""
+        match json.loads(line):
+            case [str(phase), int() | float() as longest, str(source)] if source in SOURCES:
+                return Beat(phase, float(longest), source)
+        raise ValueError("no life sign")
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Writes beats to the file descriptor `pipe`; to nobody where that is None."""
+
+    pipe: int | None = None
+    source: str = WORKER
+    _longest_epoch_s: float = 0.0
+    _elapsed_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.pipe is not None:
+            os.set_blocking(self.pipe, False)
+            os.set_inheritable(self.pipe, False)
+
+    def phase(self, name: str) -> None:
+        """Something is begun that is no epoch, or goes on and is well."""
+        self._beat(Beat(name, source=self.source))
+
+    def new_trial(self) -> None:
+        self._longest_epoch_s = self._elapsed_s = 0.0
+        self.phase("starting a trial")
+
+    def clock_at(self, elapsed_s: float) -> None:
+        """A training goes on from where its clock stood at so many seconds."""
+        self._elapsed_s = elapsed_s
+
+    def epoch_ended(self, elapsed_s: float) -> None:
+        """An epoch is over, and the training's clock stands at so many seconds; where a run begins
+        anew, so does it.
+        """
+        epoch_s = elapsed_s - (self._elapsed_s if elapsed_s >= self._elapsed_s else 0.0)
+        self._elapsed_s = elapsed_s
+        self.training(epoch_s)
+
+    def training(self, epoch_s: float) -> None:
+        """An epoch is over, which took so many seconds, and the next begins."""
+        self._longest_epoch_s = max(self._longest_epoch_s, epoch_s)
+        self._beat(Beat(TRAINING, self._longest_epoch_s, self.source))
+
+    def _beat(self, beat: Beat) -> None:
+        if self.pipe is None:
+            return
+        try:
+            os.write(self.pipe, beat.to_line())
+        except BlockingIOError:
+            pass  # the supervisor has not read for a while: it has enough signs of life
+        except OSError:
+            self.pipe = None  # nobody reads any more
 
 
 # The flag that a signal sets, and that a worker reads between two training steps.
@@ -136,10 +225,6 @@ MAX_RESTARTS = 5
 however well those on other devices do. Where a launch waits twice as long each time, that is a
 quarter of a minute: longer than a database that restarts keeps every trial from finishing."""
 
-MARK = "--failures"
-"""The first of the words that are added to a fresh process's command line; all after it are
-replaced by the next."""
-
 
 class ContextLostError(Exception):
     """The device's context is unusable after a failure: only a fresh process can go on.
@@ -157,39 +242,3 @@ class ContextLostError(Exception):
         no result beside that, with this one and `before`.
         """
         return 1 if self.results else before + 1
-
-
-def go_on_afresh(
-    lost: ContextLostError,
-    device: Gpu | CpuCores,
-    assignment: GpuAssignment | None,
-    *,
-    failures: int,
-) -> NoReturn:
-    """Become the same command in a fresh process, on the same GPU.
-
-    A device on which so many processes in a row had no result, but that they lost it, is judged as
-    a supervisor judges it: each would take another trial, and fail it. `failures` is how many there
-    were before this process.
-
-    Raises:
-        TunerError: the device is given up.
-    """
-    failures = lost.failures(failures)
-    if failures >= MAX_RESTARTS:
-        raise TunerError(
-            f"{device.label} is left alone: {failures} processes in a row lost it with their first "
-            f"trial, the last to '{lost}'; check the device, and start the worker again"
-        )
-    more = [MARK, str(failures)]
-    if assignment is not None:  # it keeps its GPU, the only one that it sees by now
-        more += ["--gpu", "0"]
-        if assignment.descriptor is not None:
-            assignment.keep()
-            more += ["--gpu-assignment", str(assignment.descriptor)]
-    given = sys.argv[1:]  # without what was added by this very command, if it was
-    words = given[: given.index(MARK)] if MARK in given else given
-    sys.stdout.flush()
-    sys.stderr.flush()
-    program = [sys.executable, "-m", "tuner", *words, *more]
-    os.execv(sys.executable, program)  # noqa: S606 - this very command again

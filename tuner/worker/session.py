@@ -6,18 +6,18 @@ import contextlib
 import functools
 import logging
 import platform
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
+from tuner.errors import TunerError
+from tuner.files.environment import nothing_collected
 from tuner.storage.database import open_database
 from tuner.storage.queue.device_leases import DeviceLeases
-from tuner.storage.records import TrialResult
 from tuner.storage.retry import RETRY_S
 from tuner.storage.sqlite import cautions
 from tuner.storage.url import absolute, parse_url
@@ -25,23 +25,23 @@ from tuner.study.code import require_trust, with_code
 from tuner.study.data_file import data_of
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import opened_patiently
-from tuner.trial.job import TrainerLostError, TrialJob, TrialRunner
-from tuner.trial.uncollected import nothing_collected
+from tuner.trial.job import TrainerLostError, TrialRunner
 from tuner.worker.device_lease import DeviceLease
-from tuner.worker.heartbeat import Heartbeat
-from tuner.worker.loop import Worker
-from tuner.worker.outages import Retry
-from tuner.worker.paths import WorkerPaths, working_folder
-from tuner.worker.process import ContextLostError, Orphan, StopFlag, end_on_signals, stop_on_signals
-from tuner.worker.registration import new_name
-from tuner.worker.trainer.trainer_process import TrainerProcess
-from tuner.worker.trial_source import TrialSource
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.loop import Worker, new_name
+from tuner.worker.paths import Retry, WorkerPaths, working_folder
+from tuner.worker.process import (
+    MAX_RESTARTS,
+    ContextLostError,
+    Heartbeat,
+    Orphan,
+    StopFlag,
+    end_on_signals,
+    stop_on_signals,
+)
+from tuner.worker.trainer import GiveUp, OnPhase, Prepare, TrainerProcess, load_onto
+from tuner.worker.trial_source import TrialSource, VerificationSource
 
 # What trains for a worker: its own process, or one beside it.
-
-
-PrepareData = Callable[[], Mapping[str, PreparedData]]
 
 
 class InThisProcess:
@@ -51,15 +51,10 @@ class InThisProcess:
 
     def __init__(self, device: Gpu | CpuCores) -> None:
         self._device = device
-        self._run: TrialRunner | None = None
 
-    def load(
-        self,
-        prepare: PrepareData,
-        give_up: Callable[[], bool],
-        on_phase: Callable[[str], None],
-    ) -> bool:
-        """Have the data on the device; False when `give_up` said so while another one had that.
+    def load(self, prepare: Prepare, give_up: GiveUp, on_phase: OnPhase) -> TrialRunner | None:
+        """What runs jobs, with the data on the device; None when `give_up` said so while another
+        one had that.
 
         `prepare` gives the data by data hash; `on_phase` is told what is waited for.
 
@@ -68,16 +63,11 @@ class InThisProcess:
             DeviceLockError: devices cannot be locked.
         """
         with nothing_collected():
-            from tuner.worker.trainer.on_device import load_onto  # torch
-        self._run = load_onto(self._device, prepare, give_up, on_phase)
-        return self._run is not None
-
-    def __call__(self, job: TrialJob) -> TrialResult | None:
-        assert self._run is not None, "loaded before"
-        return self._run(job)
+            import tuner.trial.seeds_and_reruns  # noqa: F401 - torch
+        return load_onto(self._device, prepare, give_up, on_phase)
 
     def close(self) -> None:
-        self._run = None
+        """It ends with its process."""
 
 
 Trainer = InThisProcess | TrainerProcess
@@ -138,7 +128,8 @@ def work(
         if orphan is None:  # on its own: otherwise the launch has said it
             for each in studies:  # before the device is waited for
                 each.refuse_other_device(device.model)
-            for line in [*filter(None, own_code), *_dangers(studies)]:
+            others = {row.worker for each in studies for row in each.roster.working()}
+            for line in [*filter(None, own_code), *cautions(address, workers=len(others) + 1)]:
                 note(line)
         studies = _with_code(order, studies)
         received = stop_on_signals(stop, supervised=orphan is not None)
@@ -153,14 +144,38 @@ def work(
     return 128 + received[0] if received else 0
 
 
+def work_alone(
+    order: WorkOrder,
+    device: Gpu | CpuCores,
+    trainer: Trainer,
+    make_trainer: Callable[[], Trainer],
+    *,
+    note: Callable[[str], None],
+) -> int:
+    """The same of a worker without a supervisor: where the device's context is lost it goes on with
+    another trainer.
+
+    Raises:
+        TunerError: the device is given up, as a supervisor would: so many trainers in a row had no
+            result, but that they lost it, and each would take another trial and fail it.
+    """
+    failures = 0
+    while True:
+        try:
+            return work(order, device, trainer, note=note)
+        except ContextLostError as lost:
+            failures = lost.failures(failures)
+            if failures >= MAX_RESTARTS:
+                raise TunerError(
+                    f"{device.label} is left alone: {failures} processes in a row lost it with "
+                    f"their first trial, the last to '{lost}'; check the device, and start the "
+                    "worker again"
+                ) from None
+        trainer = make_trainer()
+
+
 def _with_code(order: WorkOrder, studies: Sequence[OpenStudy]) -> list[OpenStudy]:
     return [with_code(each, trust=order.trust, trusted=order.trusted_code) for each in studies]
-
-
-def _dangers(studies: Sequence[OpenStudy]) -> list[str]:
-    """What the database does not stand with one worker more."""
-    others = {row.worker for each in studies for row in each.roster.working()}
-    return cautions(studies[0].database.address, workers=len(others) + 1)
 
 
 def _run(
@@ -185,15 +200,16 @@ def _run(
         trainer = TrainerProcess(device, order.heartbeat)  # the user's code sees no secret there
     with contextlib.closing(trainer), contextlib.closing(lease):
         with lease.taken(stop.is_set) as mine:
-            if not mine or not trainer.load(data, stop.is_set, beat.phase):
-                return
+            run_trial = trainer.load(data, stop.is_set, beat.phase) if mine else None
+        if run_trial is None:
+            return
         _with_code(order, studies)  # its files may have been edited while the device was waited for
         paths = WorkerPaths(working_folder(studies[0].database.address))
         worker = Worker(
             studies,
             device,
-            trainer,
-            sources=(VerificationSource if order.verify else TrialSource,),
+            run_trial,
+            source=VerificationSource if order.verify else TrialSource,
             name=name,
             stop=stop,
             heartbeat=beat,

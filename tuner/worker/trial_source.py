@@ -1,4 +1,6 @@
-"""Trials as work: of the least filled study first, with parameters that its sampler chooses."""
+"""Trials as work, of the least filled study first, with parameters that its sampler chooses; and
+verification runs, in their plan's order.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,23 @@ from tuner.search.history import Configuration, configuration
 from tuner.search.methods import prunes
 from tuner.search.pruning import Pruner, carried_on
 from tuner.search.sampler import EncodedSampler, sampler_for
+from tuner.search.suggest import UnfitConfigurationError
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import seed_of_trial
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.claims import Ledger
 from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.verifications import VerificationRun, Verifications, is_confirmation
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, judged, record_of
 from tuner.study.snapshot import open_group
 from tuner.trial.job import TrialJob, Watched
+from tuner.verdict.round_allowances import in_time, skip_what_is_too_late
+from tuner.verdict.verified import limits_of, verifications_of
 from tuner.worker.paths import forget_trials
-from tuner.worker.work_source import (
-    GpuGrants,
-    Piece,
-    Source,
-    Turn,
-    WorkerContext,
-)
+from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 # Pruning as a worker prepares it: finished curves are read between trials.
 
@@ -109,31 +109,24 @@ class StudyPruning:
             self._finished, self._policy = {}, policy
         complete = self._opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         definition = self._opened.definition
-        fresh = [
-            record_of(trial, definition) for trial in complete if trial.number not in self._finished
-        ]
+        new = [each for each in complete if each.number not in self._finished]
+        fresh = [record_of(trial, definition) for trial in new]
         records = judged(fresh, definition.objectives, policy).complete
         self._ran.update((record.number, configuration(record.params)) for record in records)
         without = [record.number for record in records if record.number not in self._curves]
         if without:
             rows = self._opened.epochs.of_trials(without)
             self._curves.update({number: _curves(rows.get(number, ())) for number in without})
-        self._finished.update(
-            {
-                record.number: finished_trial(record, self._curves[record.number])
-                for record in records
-            }
-        )
+        for record in records:
+            self._finished[record.number] = finished_trial(record, self._curves[record.number])
         return [self._finished[number] for number in sorted(self._finished)]
 
 
 def finished_trial(record: TrialRecord, curves: tuple[tuple[float, ...], ...]) -> FinishedTrial:
     """A complete trial, with the validation losses of each of its seeds, as the pruner takes it."""
     assert record.values is not None, "a complete trial has values"
-    dominates = record.converged and record.feasible
-    return FinishedTrial(
-        number=record.number, values=record.values, curves=curves, dominates=dominates
-    )
+    dominates, values = record.converged and record.feasible, record.values
+    return FinishedTrial(number=record.number, values=values, curves=curves, dominates=dominates)
 
 
 def _curves(rows: Iterable[EpochRow]) -> tuple[tuple[float, ...], ...]:
@@ -190,11 +183,8 @@ def _usual_s(opened: OpenStudy) -> float | None:
 def _runs_of_default(opened: OpenStudy) -> list[tuple[Recorded, Sequence[float]]]:
     """Those that converged, with their objectives."""
     complete = opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    ran = [
-        (Recorded.from_flat(each.user_attrs), each.values)
-        for each in complete
-        if _is_default(opened, each)
-    ]
+    runs = [each for each in complete if _is_default(opened, each)]
+    ran = [(Recorded.from_flat(each.user_attrs), each.values) for each in runs]
     return [(recorded, values) for recorded, values in ran if recorded.converged]
 
 
@@ -234,23 +224,10 @@ class Levels:
 
 
 @dataclass(slots=True)
-class Turnover:
-    """Of one device: since when it is free for the next training."""
-
-    free_since: float | None = None
-    """When the last training returned, with a result or not; None: there was none, or nothing to
-    claim since."""
-
-    def idle(self) -> None:
-        """There was nothing to train."""
-        self.free_since = None
-
-
-@dataclass(slots=True)
 class TrialTimes:
     """When what happened to one trial, in seconds of `time.perf_counter`."""
 
-    turnover: Turnover
+    source: TrialSource
     _asks: float = 0.0
     _asked: float = 0.0
     _begins: float = 0.0
@@ -268,16 +245,16 @@ class TrialTimes:
 
     def begins(self) -> None:
         """The training has its device."""
-        self._begins, self._before = time.perf_counter(), self.turnover.free_since
+        self._begins, self._before = time.perf_counter(), self.source.free_since
 
     def returned(self) -> None:
         """The training has returned."""
-        self._returned = self.turnover.free_since = time.perf_counter()
+        self._returned = self.source.free_since = time.perf_counter()
 
     @property
     def waits_s(self) -> float:
         """Seconds that the device has been free by now."""
-        since = self.turnover.free_since
+        since = self.source.free_since
         return 0.0 if since is None else time.perf_counter() - since
 
     @property
@@ -318,13 +295,14 @@ class TrialSource(Source):
     """The trials of the worker's studies, until all budgets are filled."""
 
     def __init__(self, context: WorkerContext) -> None:
-        self.context = context
+        super().__init__(context)
         self._searched: dict[str, tuple[SearchPolicy, int, EncodedSampler]] = {}
         """Each study's sampler, and of which policy and budget it was made."""
         self.pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
         self.levels = Levels(context.studies)
-        self.turnover = Turnover()
-        self.grants = GpuGrants(context.name)
+        self.free_since: float | None = None
+        """Since when the device is free for the next training: when the last one returned, with a
+        result or not; None: there was none, or nothing to claim since."""
         self.took: dict[str, dict[int, float]] = {opened.name: {} for opened in context.studies}
 
     @property
@@ -342,21 +320,16 @@ class TrialSource(Source):
             if counts.left:
                 full = (counts.finished + counts.running) / counts.budget
                 fill.append((full, index, opened, counts.budget))
-        return [
-            Turn(
-                opened.ledger,
-                functools.partial(self._take_up, opened, budget),
-                all_taken=full >= 1.0,
-            )
-            for full, _, opened, budget in sorted(fill, key=lambda item: item[:2])
-        ]
+        turns = []
+        for full, _, opened, budget in sorted(fill, key=lambda item: item[:2]):
+            take_up = functools.partial(_Trial, self, opened, budget)
+            turns.append(Turn(opened.ledger, take_up, all_taken=full >= 1.0))
+        return turns
 
     def idle(self) -> None:
-        self.turnover.idle()
-        limits = [each.ledger.last_hours for each in self.context.studies]
-        take_back = functools.partial(
-            self.grants.take_back, self.context.studies[0].database, limits
-        )
+        self.free_since, studies = None, self.context.studies
+        limits = [each.ledger.last_hours for each in studies]
+        take_back = functools.partial(self.grants.take_back, studies[0].database, limits)
         self.context.stored(take_back, "a look for lost work", until_stopped=True)
 
     def follow_policy(self, opened: OpenStudy, *, budget: int) -> SearchPolicy:
@@ -366,21 +339,13 @@ class TrialSource(Source):
         policy = self.context.stored(opened.policy, "the study's policy", until_stopped=True)
         made = self._searched.get(opened.name)
         if made is None or made[:2] != (policy, budget):
-            sampler = sampler_for(
-                opened.name,
-                opened.definition,
-                policy,
-                search=opened.membership.search,
-                draw=opened.membership.draw,
-                budget=budget,
-            )
+            of = opened.membership
+            more = {"search": of.search, "draw": of.draw, "budget": budget}
+            sampler = sampler_for(opened.made_as, opened.definition, policy, **more)
             opened.optuna.sampler = sampler
             made = self._searched[opened.name] = policy, budget, sampler
         made[2].level = self.levels.asked(opened, policy)
         return policy
-
-    def _take_up(self, opened: OpenStudy, budget: int, claim: Claim) -> Piece:
-        return _Trial(self, opened, budget, claim)
 
 
 class _Trial(Piece):
@@ -390,18 +355,11 @@ class _Trial(Piece):
     _attempts: int
 
     def __init__(self, source: TrialSource, opened: OpenStudy, budget: int, claim: Claim) -> None:
-        super().__init__(
-            source.context,
-            opened,
-            claim,
-            source.grants,
-            number=claim.trial_number,
-            seed=seed_of_trial(claim.trial_number, root=opened.membership.seed_root),
-            what=f"trial {claim.trial_number} of {opened.name}",
-        )
+        seed = seed_of_trial(claim.trial_number, root=opened.membership.seed_root)
+        super().__init__(source, opened, claim, seed)
         self._source, self._budget, self._claim = source, budget, claim
         self._took = source.took[opened.name]
-        self._times = TrialTimes(source.turnover)
+        self._times = TrialTimes(source)
 
     def prepare(self) -> bool:
         stored, claim = self._context.stored, self._claim
@@ -437,13 +395,13 @@ class _Trial(Piece):
             with contextlib.suppress(*DATABASE_FAILURES):  # its claim is as good as it was
                 if self.opened.ledger.spent_s(dict(self._took)) >= may_take:
                     return False
-        if self._granted.ask(self.opened, self._policy, self._times.waits_s):
+        if self._is_granted(self._times.waits_s):
             return True
-        self._times.turnover.idle()  # from now on its device waits for hours, not for this worker
+        self._source.free_since = None  # the device waits for hours now, not for this worker
         return False
 
     def granted(self, job: TrialJob) -> TrialJob:
-        left = self._granted.seconds
+        left = self._granted_s
         if left is None:
             return job
         return dataclasses.replace(job, may_take_s=left - self._times.waited_s)
@@ -467,3 +425,85 @@ class _Trial(Piece):
     def counted(self) -> None:
         if (folder := self._context.checkpoints(self.opened)) is not None:
             forget_trials(folder, {self._claim.trial_number})
+
+
+# Verification runs as work: until none is left, the answer is clear, or their time is over.
+
+
+class VerificationSource(Source):
+    """The planned runs of all the worker's studies, which are one queue: they are interleaved."""
+
+    def __init__(self, context: WorkerContext) -> None:
+        super().__init__(context)
+        self.queue = verifications_of(context.studies)
+        self.took: dict[int, float] = {}
+
+    @property
+    def queues(self) -> Sequence[Verifications]:
+        return (self.queue,)
+
+    def in_turn(self) -> Sequence[Turn[VerificationRun]]:
+        stored = self.context.stored
+        late = "a look whether there is time for more"
+        stored(lambda: skip_what_is_too_late(self.queue), late, until_stopped=True)
+        left = stored(self.queue.counts, "what is left", until_stopped=True).left
+        return (Turn(self.queue, functools.partial(_Run, self)),) if left else ()
+
+    def idle(self) -> None:
+        stored, studies = self.context.stored, self.context.studies
+        look = functools.partial(limits_of, studies)
+        self.queue.limits = stored(look, "the device hours", until_stopped=True)
+        limits = self.queue.limits.values()
+        take_back = functools.partial(self.grants.take_back, studies[0].database, limits)
+        stored(take_back, "a look for lost work", until_stopped=True)
+
+
+class _Run(Piece):
+    """One run of the plan."""
+
+    def __init__(self, source: VerificationSource, run: VerificationRun) -> None:
+        opened = next(e for e in source.context.studies if e.study_id == run.study_id)
+        super().__init__(source, opened, run.ticket, run.seed)
+        self.what = f"{self.what} on seed {run.seed}"
+        self._run, self._queue, self._took = run, source.queue, source.took
+
+    def prepare(self) -> bool:
+        stored = self._context.stored
+        self._policy = stored(self.opened.policy, "the study's policy", until_stopped=True)
+        try:
+            self._take(self._run.params)
+        except KeyError as error:
+            raise UnfitConfigurationError(f"planned without a value of {error}") from None
+        return True
+
+    def may_begin(self) -> bool:
+        """It was claimed in time; the one before it may have used that up since."""
+        with contextlib.suppress(*DATABASE_FAILURES):  # its claim is as good as it was
+            if not in_time(self._queue, self._run, dict(self._took)):
+                return False
+        if self._is_granted():
+            return True
+        with contextlib.suppress(*DATABASE_FAILURES):  # somebody may have lowered the limit
+            self._queue.limits = limits_of(self._context.studies)
+        return False
+
+    def granted(self, job: TrialJob) -> TrialJob:
+        """Handed back at its limit: a run that was cut short says nothing of its configuration."""
+        left, own = self._granted_s, job.should_stop
+        if left is None:
+            return job
+
+        def should_stop() -> StopReason | None:
+            return StopReason.INTERRUPTED if self.had_s() >= left else own()
+
+        return dataclasses.replace(job, should_stop=should_stop)
+
+    def trained(self) -> None:
+        super().trained()
+        self._took[self._run.work_id] = self.had_s()
+
+    def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
+        # A verification is trained to its own end, in one go: its time is the point.
+        whole = self._policy.but(prune=False, checkpoint_s=0.0)
+        confirms = is_confirmation(self._run.plan)
+        return self._job(should_stop, policy=whole, seed=self._run.seed, confirms=confirms)

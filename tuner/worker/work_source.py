@@ -1,30 +1,37 @@
-"""Where a worker's work comes from: queues whose turn it is, and what to do with what they give."""
+"""Where a worker's work comes from: queues whose turn it is, what to do with what they give, and
+the epochs of the trial at work.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import json
 import logging
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from pydantic import TypeAdapter
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from tuner.config import Backend, Hyperparameters, StopReason, Value
+from tuner.config import Backend, EpochRecord, Hyperparameters, StopReason, Value
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.backend_rules import BackendChoice
-from tuner.files.plain import harmless
+from tuner.files.plain import UNREADABLE, harmless_data, read_json
 from tuner.models.names import builtin_names
+from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
 from tuner.storage.dialects import database_now
 from tuner.storage.queue.claims import Ledger
+from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.queue.verifications import Verifications
@@ -32,15 +39,169 @@ from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
 from tuner.storage.schema import backend_choices
 from tuner.study.open import OpenStudy
-from tuner.trial.job import TrialJob, Waited
-from tuner.worker.heartbeat import Heartbeat
-from tuner.worker.outages import Retry
-from tuner.worker.paths import Outbox, WorkerPaths
-from tuner.worker.registration import torch_version
-from tuner.worker.running import RunningTrial
+from tuner.trial.job import TrialJob, Waited, Watched
+from tuner.worker.paths import Outbox, Retry, WorkerPaths
+from tuner.worker.process import Heartbeat
+
+# When an epoch is written: every second, less often where the database is slow, and ever less
+# often while it is away.
+
+
+REPORT_S = 1.0
+LONGEST_PAUSE_S = 60.0
+"""Between two tries of a database that is away:
+each may take seconds, in which nothing is trained."""
+MOST_OF_TIME = 0.05
+"""A worker spends this share of its time on such writes at most: where hundreds of workers share a
+database, that leaves it time for claims and results."""
+
+
+@dataclass(slots=True)
+class ReportInterval:
+    """Says when the next write is due, by how the last ones went."""
+
+    _next: float = 0.0
+    _failures: int = 0
+
+    def due(self) -> bool:
+        return time.monotonic() >= self._next
+
+    def wrote(self, *, well: bool, took_s: float = 0.0) -> None:
+        self._failures = 0 if well else self._failures + 1
+        pause_s = max(REPORT_S * 4**self._failures, took_s / MOST_OF_TIME)
+        self._next = time.monotonic() + min(pause_s, LONGEST_PAUSE_S)
+
+
+BUFFERED_AT_MOST = 5000
+"""Epochs kept in memory while it is away; more go to local files."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RunningTrial:
+    """One trial at work, or one run of it that verifies: its epochs are told off the clock."""
+
+    opened: OpenStudy
+    worker: str
+    trial_number: int
+    claim: Claim | None = None
+    """Whose curve is kept in the database; None for a verification run, of which none is."""
+    watched: Watched | None = None
+    """What decides after each epoch whether to prune; None where the trial is not to be pruned."""
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    outbox: Outbox | None = None
+    _report_interval: ReportInterval = field(default_factory=ReportInterval)
+    _latest: EpochRecord | None = None
+    """The last epoch that nobody was told of."""
+    _latest_loss: float | None = None
+    """Of the last epoch of its training that was validated."""
+    _buffer: dict[tuple[int, int], EpochRow] = field(default_factory=dict)
+    """By seed and epoch: a run that is made again takes the place of the first one's curve."""
+    _spilled: bool = False
+
+    def on_epoch(self, record: EpochRecord, repeat: int) -> None:
+        self._keep(record, repeat)
+        if self._report_interval.due():
+            self.deliver()
+        self.heartbeat.epoch_ended(record.elapsed_s)
+
+    def on_curve(self, records: Sequence[EpochRecord], repeat: int) -> None:
+        """Epochs that `on_epoch` did not hear of, or not last: this attempt's curve is to be that
+        of what counts.
+        """
+        for record in records:
+            self._keep(record, repeat)
+        self.heartbeat.clock_at(records[-1].elapsed_s if records else 0.0)
+
+    def judged(self, result: TrialResult, policy: SearchPolicy) -> TrialResult:
+        """The result with how far it is beyond the study's limits,
+        and why it was pruned where it was.
+        """
+        recorded, constraints = result.recorded, dict(result.constraints)
+        if result.values is not None:
+            values = (result.values[0], result.values[1])
+            constraints |= violations(policy, values, recorded)
+        if recorded.stopped_by == StopReason.PRUNED and self.watched is not None:
+            verdict = self.watched.verdict(recorded.epochs or 0)
+            recorded = verdict.said_in(recorded) if verdict is not None else recorded
+        return dataclasses.replace(result, recorded=recorded, constraints=constraints)
+
+    def deliver(self) -> None:
+        """Write what is new; what the database does not take now is kept,
+        and tried again ever less often.
+        """
+        if self._latest is None and not self._buffer and not self._spilled:
+            return
+        self.heartbeat.phase("database")
+        began = time.monotonic()
+        try:
+            if self.claim is not None:
+                self._write_curve(self.claim)
+            if self._latest is not None:
+                seen = {"val_loss": self._latest_loss, "gpu_busy": self._latest.gpu_busy}
+                at = {"trial_number": self.trial_number, "epoch": self._latest.epoch}
+                self.opened.roster.report(self.worker, **at, **seen)
+                self._latest = None
+            self._report_interval.wrote(well=True, took_s=time.monotonic() - began)
+        except DATABASE_FAILURES as error:
+            self._report_interval.wrote(well=False)
+            kept = f"; keeping {len(self._buffer)} epochs" if self.claim is not None else ""
+            _log.warning("the database is away (%s)%s", cause_of(error), kept)
+            if len(self._buffer) >= BUFFERED_AT_MOST:
+                self.spill()
+
+    def _write_curve(self, claim: Claim) -> None:
+        opened = self.opened
+        if self._spilled and self.outbox is not None:
+            self.outbox.deliver(opened, only=claim)
+            self._spilled = False
+        opened.epochs.write(self.trial_number, claim.work_id, list(self._buffer.values()))
+        self._buffer.clear()
+
+    def spill(self) -> None:
+        """Move what is buffered to local files, for whoever can deliver it later."""
+        if not self._buffer or self.outbox is None or self.claim is None:
+            return
+        try:
+            self.outbox.put_epochs(self.claim, list(self._buffer.values()))
+        except OSError as error:
+            if len(self._buffer) < 2 * BUFFERED_AT_MOST:
+                return
+            _log.warning(
+                "%d epochs are lost: %s: %s", len(self._buffer), self.outbox.folder, error.strerror
+            )
+        else:
+            self._spilled = True
+        self._buffer.clear()
+
+    def _keep(self, record: EpochRecord, repeat: int) -> None:
+        self._latest = record
+        if record.val_loss is not None or record.epoch == 1:
+            self._latest_loss = record.val_loss
+        if self.claim is None:
+            return
+        self._buffer.pop((repeat, record.epoch), None)  # the latest is to be the last
+        self._buffer[repeat, record.epoch] = EpochRow(
+            record.epoch,
+            record.train_loss,
+            record.val_loss,
+            record.learning_rate,
+            record.elapsed_s,
+            repeat,
+        )
+
 
 # What `auto` came to in a study: measured once for each size of network, device and torch, and
 # the same for all its workers.
+
+
+@functools.cache
+def torch_version() -> str | None:
+    """That is installed here; None where none is."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None
 
 
 MEASURED = (Backend.EAGER, Backend.GRAPH, Backend.COMPILE)
@@ -103,9 +264,8 @@ class MeasuredBackend:
         try:
             counts = self._stored(self.engine, choice)
         except DATABASE_FAILURES as error:
-            _log.warning(
-                "the database is away (%s); the backend is measured again", cause_of(error)
-            )
+            again = "the backend is measured again"
+            _log.warning("the database is away (%s); %s", cause_of(error), again)
             return choice
         _log.info("backend %s: %s", counts.backend.value, counts.measured)
         return counts
@@ -130,18 +290,18 @@ class MeasuredBackend:
         return hashlib.sha256(self.measured_for.encode()).hexdigest()
 
 
+_CHOICE = TypeAdapter(BackendChoice)
+
+
 def _choice(text: object) -> BackendChoice | None:
     """What is stored may be a stranger's."""
     try:
-        stored: Any = json.loads(str(text))
-        backend = Backend(stored["backend"])
-        seconds = {harmless(str(name)): float(s) for name, s in stored["epoch_s"].items()}
-        reason = harmless(str(stored["reason"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        data = harmless_data(read_json(str(text)))
+        found = _CHOICE.validate_python(data)
+    except UNREADABLE:
         return None
-    if backend not in MEASURED or not all(map(math.isfinite, seconds.values())):
-        return None
-    return BackendChoice(backend=backend, reason=reason, epoch_s=seconds)
+    whole = {"backend", "reason", "epoch_s"} <= set(data)
+    return found if whole and found.backend in MEASURED else None
 
 
 Held = TypeVar("Held")
@@ -170,7 +330,7 @@ class WorkerContext:
     def checkpoints(self, opened: OpenStudy) -> Path | None:
         if self.paths is None:
             return None
-        return self.paths.checkpoints(opened.name, self.keys[opened.name])
+        return self.paths.checkpoints(self.keys[opened.name])
 
 
 class Piece(ABC):
@@ -181,33 +341,25 @@ class Piece(ABC):
     _measured: MeasuredBackend
     _backend: BackendChoice | None
 
-    def __init__(
-        self,
-        context: WorkerContext,
-        opened: OpenStudy,
-        ticket: Claim,
-        grants: GpuGrants,
-        *,
-        number: int,
-        seed: int,
-        what: str,
-    ) -> None:
-        """Of the trial of this `number`. Its result is delivered under the `ticket`, a failure is
-        recorded with the `seed`, and a log calls it `what`.
-        """
-        self._context = context
-        self._granted = Granted(grants, ticket.token)
+    def __init__(self, source: Source, opened: OpenStudy, ticket: Claim, seed: int) -> None:
+        """Its result is delivered under the `ticket`, a failure is recorded with the `seed`."""
+        self._context, self._grants = source.context, source.grants
+        self._hours: GpuHours | None = None
+        self._granted_s: float | None = None
+        """Seconds that its training may take; None: as many as it needs."""
         self._waited = Waited()
         self._since: float | None = None
         self._had_s: float | None = None
-        self.opened, self.ticket, self.seed, self.what = opened, ticket, seed, what
+        self.opened, self.ticket, self.seed = opened, ticket, seed
+        self.what = f"trial {ticket.trial_number} of {opened.name}"
+        """As a log calls it."""
         self.running = RunningTrial(
             opened,
-            context.name,
-            number,
+            self._context.name,
+            ticket.trial_number,
             claim=None if ticket.trial_id is None else ticket,
-            heartbeat=context.heartbeat,
-            outbox=context.outbox(opened),
+            heartbeat=self._context.heartbeat,
+            outbox=self._context.outbox(opened),
         )
 
     @abstractmethod
@@ -225,9 +377,8 @@ class Piece(ABC):
     def _take(self, params: Mapping[str, Value]) -> None:
         """Prepare for this configuration."""
         self._hyperparameters = self.opened.definition.hyperparameters(params)
-        self._measured = MeasuredBackend.of(
-            self.opened, self._context.device, self._hyperparameters
-        )
+        device = self._context.device
+        self._measured = MeasuredBackend.of(self.opened, device, self._hyperparameters)
         known, what = self._measured.known, "a measured backend"
         self._backend = self._context.stored(known, what, until_stopped=True)
 
@@ -253,6 +404,20 @@ class Piece(ABC):
     def may_begin(self) -> bool:
         """Whether there is still time for it, now that it is its turn; else it is handed back."""
 
+    def _is_granted(self, beside_s: float = 0.0) -> bool:
+        """Whether its training may begin; its device has waited for `beside_s`. Without the
+        database nobody knows: then it must not.
+        """
+        self._hours = self._grants.of(self.opened, self._policy)
+        if self._hours is None:
+            return True
+        try:
+            self._granted_s = self._hours.ask(self.ticket.token, self._grants.worker, beside_s)
+        except DATABASE_FAILURES as error:
+            _log.warning("the database is away (%s); nothing begins without it", cause_of(error))
+            return False
+        return self._granted_s is not None
+
     @abstractmethod
     def granted(self, job: TrialJob) -> TrialJob:
         """The job with what it may take, now that it may begin."""
@@ -262,9 +427,16 @@ class Piece(ABC):
         self._since = time.perf_counter()
 
     def trained(self) -> None:
-        """The training has returned, with a result or without."""
+        """The training has returned, with a result or without. Where the database does not hear of
+        it, all that it was granted counts until the result is stored.
+        """
         self._had_s = self.had_s()
-        self._granted.took(self._had_s)
+        if self._hours is None:
+            return
+        try:
+            self._hours.took(self.ticket.token, self._had_s)
+        except DATABASE_FAILURES as error:
+            _log.warning("the database is away (%s)", cause_of(error))
 
     def had_s(self) -> float:
         """Seconds that it has had its device for by now, its waits for it apart. Any thread may
@@ -295,6 +467,9 @@ class Turn(Generic[Held]):
 class Source(ABC):
     """Queues of one kind of work."""
 
+    def __init__(self, context: WorkerContext) -> None:
+        self.context, self.grants = context, GpuGrants(context.name)
+
     @property
     @abstractmethod
     def queues(self) -> Sequence[Queue[Any]]:
@@ -312,42 +487,6 @@ class Source(ABC):
 
 
 # What a worker's trainings may take of the device hours that their studies share.
-
-
-@dataclass(slots=True)
-class Granted:
-    """Of one claim."""
-
-    grants: GpuGrants
-    token: str
-    hours: GpuHours | None = None
-    seconds: float | None = None
-    """That its training may take; None: as many as it needs."""
-
-    def ask(self, opened: OpenStudy, policy: SearchPolicy, beside_s: float = 0.0) -> bool:
-        """Whether its training may begin; its device has waited for `beside_s`. Without the
-        database nobody knows: then it must not.
-        """
-        self.hours = self.grants.of(opened, policy)
-        if self.hours is None:
-            return True
-        try:
-            self.seconds = self.hours.ask(self.token, self.grants.worker, beside_s)
-        except DATABASE_FAILURES as error:
-            _log.warning("the database is away (%s); nothing begins without it", cause_of(error))
-            return False
-        return self.seconds is not None
-
-    def took(self, seconds: float) -> None:
-        """Its training has ended. Where the database does not hear of it, all of the grant counts
-        until the result is stored.
-        """
-        if self.hours is None:
-            return
-        try:
-            self.hours.took(self.token, seconds)
-        except DATABASE_FAILURES as error:
-            _log.warning("the database is away (%s)", cause_of(error))
 
 
 @dataclass(slots=True)

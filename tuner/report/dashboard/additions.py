@@ -5,10 +5,11 @@ names with units.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from optuna.storages import BaseStorage
@@ -19,22 +20,16 @@ from tuner.errors import TunerError
 from tuner.record import Recorded
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.figures import series
-from tuner.report.figures.curves import curves_figure, hypervolume_figure, throughput_figure
-from tuner.report.figures.draw import axes
-from tuner.report.figures.front import pareto_figure
-from tuner.report.figures.trade import trade_figure
+from tuner.report.figures.curves import throughput_figure
+from tuner.report.figures.draw import draw
+from tuner.report.figures.style import in_both_themes, titled
+from tuner.report.overview import CAPTIONS
 from tuner.report.study_status import Alarm, alarms_of, in_lines
-from tuner.spec.objectives import heading
-from tuner.spec.pareto import knee_index
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import Database
-from tuner.storage.queue.roster import WorkerRow
 from tuner.study.open import OpenStudy, list_studies, open_study
-from tuner.study.results import StudyResults, TrialRecord
-from tuner.study.snapshot import StudySnapshot, memberships, snapshot
-from tuner.verdict.same_quality import recommended_trial
-from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.verified import Verified, split_shown, verified_in
+from tuner.study.results import StudyResults
+from tuner.study.snapshot import StudySnapshot, snapshot
 
 # Where a study stands, in words: what the dashboard shows below the note that says what the study
 # is.
@@ -47,18 +42,8 @@ _REPEATED = (
 )
 
 
-def standing(
-    opened: OpenStudy,
-    results: StudyResults,
-    verified: Sequence[Verified],
-    workers: Sequence[WorkerRow],
-    recommended: int | None = None,
-    *,
-    alarms: Sequence[Alarm] = (),
-) -> str:
-    """Where the study stands at this moment; `recommended` is the trial that it recommends.
-    Markdown.
-    """
+def standing(opened: OpenStudy, results: StudyResults, *, alarms: Sequence[Alarm] = ()) -> str:
+    """Where the study stands at this moment, and where its answer is. Markdown."""
     counts = opened.ledger.counts()
     failed = [record for record in results.records if record.state == TrialState.FAIL]
     tally = [f"{counts.finished} of {counts.budget} trials finished"]
@@ -67,30 +52,12 @@ def standing(
         tally += [f"{number} {word}"] if number else []
     lines = [
         "### Where it stands",
-        *_searches(opened),
         f"{', '.join(tally)}. Device: {in_markdown(opened.device_model() or 'none yet')}.",
+        "",
+        f"[The answer, and what trains now](/study/{opened.study_id})",
     ]
-    front = [record for record in results.front if record.values]
-    if front:
-        knee = knee_index([record.values for record in front if record.values])
-        words = {
-            front[index].number: word
-            for index, word in ((0, "fastest"), (len(front) - 1, "lowest error"), (knee, "knee"))
-        }
-        if recommended is not None:
-            words[recommended] = "**recommended**"
-        shown = [r for r in results.configurations if r in front or r.number == recommended]
-        shown.sort(key=lambda record: record.values or (0.0, 0.0))
-        error = heading(results.objectives[1])
-        lines += ["", f"| | trial | seconds | {error} | epochs |", "|---|--:|--:|--:|--:|"]
-        lines += [_row(words.get(record.number, ""), record) for record in shown]
-        if results.repeated:
-            lines += ["", _REPEATED]
-        lines += ["", *_verified(verified, repeated=results.repeated)]
-    if workers:
-        lines += ["", "| worker | device | trial | epoch | validation loss | last heard |"]
-        lines += ["|---|---|--:|--:|--:|--:|"]
-        lines += [_worker(worker) for worker in workers]
+    if results.repeated:
+        lines += ["", _REPEATED]
     if alarms:
         lines += ["", "Throughput fell:"]
         lines += [f"- {in_markdown(line)}" for line in in_lines(alarms)]
@@ -98,71 +65,6 @@ def standing(
         lines += ["", "Failures:"]
         lines += [f"- trial {r.number}: {_reason(r.recorded)}" for r in failed[-10:]]
     return "\n".join(lines)
-
-
-def _searches(opened: OpenStudy) -> list[str]:
-    """Which search of its group it is, where there are others."""
-    place = opened.membership
-    others = [
-        in_markdown(name)
-        for name, theirs in memberships(opened.database).items()
-        if theirs.group == place.group and name != opened.name
-    ]
-    if not others:
-        return []
-    group = in_markdown(place.group)
-    return [f"Search {place.search} of group {group}, as are: {', '.join(others)}.", ""]
-
-
-def _worker(worker: WorkerRow) -> str:
-    words = (in_markdown(worker.worker), in_markdown(worker.device))
-    at = f"{_or_dash(worker.trial_number)} | {_or_dash(worker.epoch)}"
-    loss = "-" if worker.val_loss is None else f"{worker.val_loss:.4f}"
-    return f"| {' | '.join(words)} | {at} | {loss} | {worker.silent_s:.0f} s ago |"
-
-
-def _verified(verified: Sequence[Verified], *, repeated: bool) -> list[str]:
-    known = [each for each in verified if each.seconds or each.mql]
-    lines = []
-    if known:
-        lines = [
-            "On fresh seeds (medians with 95 % intervals):",
-            "",
-            f"| trial | seeds | seconds | {heading(split_shown(known))} |",
-            "|--:|--:|--:|--:|",
-            *map(_verified_row, known),
-        ]
-    elif not any(each.runs for each in verified):
-        lines = ["One trial is one seed: no figure here has been verified on others."]
-        if repeated:
-            lines = ["No figure here has been verified on fresh seeds."]
-    without = [
-        f"- trial {each.trial_number}: {why}"
-        for each in verified
-        if len(each.runs) == each.planned and (why := each.without_figures)
-    ]
-    head = ["", "Without figures of fresh seeds, or without all:"] if without else []
-    return [*lines, *head, *without]
-
-
-def _verified_row(each: Verified) -> str:
-    seconds, mql = _with_interval(each.seconds, ".3f"), _with_interval(each.mql, ".4f")
-    return f"| {each.trial_number} | {len(each.runs)} | {seconds} | {mql} |"
-
-
-def _with_interval(found: Interval | None, form: str) -> str:
-    return "-" if found is None else in_markdown(format(found, form))
-
-
-def _row(word: str, record: TrialRecord) -> str:
-    seconds, error = record.values or (0.0, 0.0)
-    epochs = _or_dash(record.recorded.epochs)
-    word = ", ".join(filter(None, (word, record.runs_in_words)))
-    return f"| {word} | {record.number} | {seconds:.3f} | {error:.4f} | {epochs} |"
-
-
-def _or_dash(value: object) -> str:
-    return "-" if value is None else in_markdown(value)
 
 
 def _reason(recorded: Recorded) -> str:
@@ -181,6 +83,7 @@ watching is not to cost what it watches."""
 NOTE = "dashboard:note_str:"
 MAX_CHUNKS = 8
 """Of a stored note: those after the first are shown empty, because the first has all of it."""
+FIGURES = ("front", "curves", "hypervolume", "trade", "throughput")
 BRIEF = 400
 """From this many trials on, their labels are their numbers:
 every browser gets all of them again and again."""
@@ -214,12 +117,6 @@ class OwnStudies:
 
 
 @dataclass(slots=True)
-class _Made:
-    attributes: dict[str, Any]
-    until: float
-
-
-@dataclass(slots=True)
 class Additions:
     """Makes the additions to each study, and keeps them for a moment.
     `storage` has what Optuna has of studies.
@@ -229,7 +126,8 @@ class Additions:
     storage: BaseStorage
     files: StudyFiles
     studies: OwnStudies = field(init=False)
-    _made: dict[str, _Made] = field(default_factory=dict)
+    _made: dict[str, tuple[dict[str, Any], float]] = field(default_factory=dict)
+    """By study, and until when it is shown as it is."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -242,26 +140,25 @@ class Additions:
         with self._lock:  # two requests at once: the second takes what the first has made
             if (opened := self.studies(study_id)) is None:
                 return {}
-            made = self._made.get(opened.key())
+            attributes, until = self._made.get(opened.key(), ({}, -math.inf))
             began = time.monotonic()
-            if made is None or began > made.until:
+            if began > until:
                 attributes = self._make(opened)
                 now = time.monotonic()
                 until = now + max(FRESH_S, SHARE * (now - began))
-                made = self._made[opened.key()] = _Made(attributes, until)
-            return made.attributes
+                self._made[opened.key()] = attributes, until
+            return attributes
 
     def _make(self, opened: OpenStudy) -> dict[str, Any]:
         study = snapshot(opened)
-        results, verified = study.results, tuple(verified_in(study).values())
+        results = study.results
         alarms = alarms_of(opened, results)
-        workers, recommended = opened.roster.working(), recommended_trial(study)
         return {
-            **_figures(study, verified, recommended, alarms),
+            **_figures(study, alarms),
             **_note(
                 self._stored_note(opened.study_id),
                 _why(opened.definition.variant),
-                standing(opened, results, verified, workers, recommended, alarms=alarms),
+                standing(opened, results, alarms=alarms),
             ),
             **self.files.attributes(opened, results),
             "study:metric_names": list(map(with_unit, opened.definition.objectives)),
@@ -295,38 +192,17 @@ def with_unit(objective: str) -> str:
     return f"{objective} ({'seconds' if objective.endswith('_s') else 'units of the data'})"
 
 
-def _figures(
-    study: StudySnapshot,
-    verified: Sequence[Verified],
-    recommended: int | None,
-    alarms: Sequence[Alarm],
-) -> dict[str, str]:
-    results, variant = study.results, study.variant
-    front = series.front_series(results, variant, verified=verified, recommended=recommended)
-    trade = series.trade_series(results, variant)
-    if len(results.records) >= BRIEF:
-        front = replace(front, labels=[label.partition("<br>")[0] for label in front.labels])
-        trade = replace(trade, labels=[label.partition("<br>")[0] for label in trade.labels])
-    clock, error = axes([study])
-    volume = series.volume_series(results, variant, series.common_reference([results]))
-    figures = {
-        "front": pareto_figure(
-            [front], title="Front and default", censored=results.censored, clock=clock, error=error
-        ),
-        "curves": curves_figure(
-            series.learning_curves(results, study.curves, recommended=recommended),
-            title="Learning curves",
-        ),
-        "hypervolume": hypervolume_figure([volume], title="How the front grew"),
-        "trade": trade_figure([trade], title="Epochs against seconds an epoch"),
-        "throughput": throughput_figure(
-            series.paces(results, study.curves, slowed=[alarm.trial for alarm in alarms]),
-            title="Throughput over epochs",
-        ),
-    }
+def _figures(study: StudySnapshot, alarms: Sequence[Alarm]) -> dict[str, str]:
+    slowed = series.paces(study.results, study.curves, slowed=[alarm.trial for alarm in alarms])
+    figures = {kind: draw(kind, [study]) for kind in FIGURES}
+    figures["throughput"] = throughput_figure(slowed)  # of those at work, too
+    for kind, figure in figures.items():
+        titled(figure, CAPTIONS[kind][0])
+        for trace in figure.data if len(study.results.records) >= BRIEF else ():
+            trace.text = trace.text and [text.partition("<br>")[0] for text in trace.text]
     return {
-        f"dashboard:plot_data:{name}:0": figure.to_json()
-        for name, figure in zip(in_order(list(figures)), figures.values(), strict=True)
+        f"dashboard:plot_data:{name}:0": in_both_themes(figure).to_json()
+        for name, figure in zip(in_order(FIGURES), figures.values(), strict=True)
     }
 
 

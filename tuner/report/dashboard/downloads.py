@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.display.text import csv_text
+from tuner.files.plain import in_json
 from tuner.report.study_status import ROW, read_trial
 from tuner.storage.optuna.private import trial_id_of
 from tuner.study.open import OpenStudy
@@ -90,9 +91,7 @@ def _files_of_trial(opened: OpenStudy, number: int) -> tuple[StudyFile, StudyFil
 
 
 def _trials_csv(results: StudyResults) -> str:
-    rows = [_flat(record) for record in results.records]
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    return csv_text([columns, *([row.get(key, "") for key in columns] for row in rows)])
+    return csv_text([_flat(record) for record in results.records])
 
 
 def _flat(record: TrialRecord) -> dict[str, Any]:
@@ -112,8 +111,8 @@ def _flat(record: TrialRecord) -> dict[str, Any]:
 
 
 def _curve_csv(opened: OpenStudy, number: int) -> str:
-    rows = opened.epochs.of_trial(number)
-    return csv_text([("trial", *ROW), *((number, *(getattr(r, key) for key in ROW)) for r in rows)])
+    rows = [{"trial": number} | in_json(row, *ROW) for row in opened.epochs.of_trial(number)]
+    return csv_text(rows, first=("trial", *ROW))
 
 
 def _json(document: Any) -> str:

@@ -7,6 +7,7 @@ forged values.
 
 from __future__ import annotations
 
+import gzip
 import io
 import ipaddress
 import json
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError, UsageError
 from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.dashboard.first_page import Pages
 from tuner.storage.retry import DATABASE_FAILURES
 
 if TYPE_CHECKING:
@@ -128,6 +130,12 @@ STYLE = "".join(f"{selector}{{display:none!important}}" for selector in _HIDDEN)
 """Each rule by itself: a browser that does not know
 one of them drops all that it shares a rule with."""
 _END = b"</head>"
+_BACK = (
+    '<a href="/" style="position:fixed;left:10px;bottom:8px;z-index:2000;padding:2px 9px;'
+    "border-radius:9px;background:#757D87;color:#fff;font:13px system-ui;text-decoration:none"
+    '">tuner: all studies</a>'
+)
+"""To the first page."""
 
 
 def read_only_page(page: bytes) -> bytes:
@@ -135,7 +143,8 @@ def read_only_page(page: bytes) -> bytes:
     Whatever is overlooked here is refused all the same.
     """
     before, end, after = page.partition(_END)
-    return before + f"<style>{STYLE}</style>".encode() + end + after if end else page
+    page = before + f"<style>{STYLE}</style>".encode() + end + after if end else page
+    return page.replace(b"</body>", f"{_BACK}</body>".encode())
 
 
 READING = frozenset({"GET", "HEAD"})
@@ -206,7 +215,7 @@ class Guard:
     """A WSGI application around optuna-dashboard's.
 
     `has_study` says whether there is a study of that number; `announce` makes `files` know those of
-    a study.
+    a study; `pages` has tuner's own pages.
     """
 
     application: WSGIApplication
@@ -214,6 +223,7 @@ class Guard:
     files: StudyFiles
     has_study: Callable[[int], bool]
     announce: Callable[[int], object]
+    pages: Pages = lambda _path: None
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         answer = self._refused(environ) or _malformed(environ) or self._missing(environ)
@@ -258,6 +268,8 @@ class Guard:
         path = _path(environ)
         if path.startswith("/artifacts/"):
             return self._file(path)
+        if (own := self._own_page(path, environ)) is not None:
+            return own
         answer = _asked(self.application, _plain(environ))
         status = int(answer.status[:3])
         if status >= HTTPStatus.BAD_REQUEST and not answer.is_of("application/json"):
@@ -268,6 +280,29 @@ class Guard:
         if path.startswith("/dashboard") and answer.is_of("text/html"):
             return answer.instead(read_only_page(b"".join(answer.body)), "text/html; charset=utf-8")
         return answer
+
+    def _own_page(self, path: str, environ: WSGIEnvironment) -> _Answer | None:
+        """A page of tuner's; nothing where the browser has it as it is."""
+        try:
+            found = self.pages(path)
+        except KeyError:
+            return _line(404, _WHY[404])
+        except UsageError as error:  # studies that cannot share a figure
+            return _line(409, str(error))
+        except (*DATABASE_FAILURES, TunerError):
+            return _line(500, _WHY[500])
+        if found is None:
+            return None
+        tag = f'"{found.tag}"'
+        headers = [("ETag", tag), ("Cache-Control", "no-cache")]
+        if environ.get("HTTP_IF_NONE_MATCH") == tag:
+            return _Answer("304 Not Modified", headers, [])
+        body = found.body
+        if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
+            headers.append(("Content-Encoding", "gzip"))
+            body = gzip.compress(body, 1)
+        headers += [("Content-Type", found.kind), ("Content-Length", str(len(body)))]
+        return _Answer("200 OK", headers, [body])
 
     def _file(self, path: str) -> _Answer:
         """One of our own, of the name and kind that we gave it,
@@ -289,7 +324,7 @@ class Guard:
 
 
 _WHY = {
-    404: "there is no such page; /dashboard lists the studies",
+    404: "there is no such page; / lists the studies",
     500: "this cannot be read right now",
 }
 

@@ -24,6 +24,7 @@ from tuner.display.text import shown
 from tuner.errors import StorageError, TunerError
 from tuner.report.dashboard.additions import Additions, OwnStudies
 from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.dashboard.first_page import FirstPage
 from tuner.report.dashboard.guard import Guard, Hosts
 from tuner.storage.database import open_database
 from tuner.storage.optuna.private import FrozenStudy, study_id_of
@@ -230,12 +231,14 @@ def make_dashboard(
     inner = wsgi(shown, artifact_store=files)
     additions.studies.forget = inner._inmemory_cache.clear  # noqa: SLF001 - the same
     page = _without_tracebacks(inner)
+    first_page = FirstPage(database, additions.studies)
     application = Guard(
         page,
         hosts,
         files,
         has_study=lambda number: _has_study(additions.studies, number),
         announce=additions,
+        pages=first_page,
     )
     try:
         server_class = _ServerOnIPv6 if ":" in host else _Server
@@ -248,9 +251,7 @@ def make_dashboard(
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             remedy = "--host takes an address of this machine, such as 127.0.0.1"
         raise StorageError(f"cannot listen on {host}:{port}: {error.strerror}; {remedy}") from None
-    threading.Thread(
-        target=_read_ahead, args=(additions, shown), name="read-ahead", daemon=True
-    ).start()
+    threading.Thread(target=first_page.watch, name="first-page", daemon=True).start()
     return server
 
 
@@ -263,17 +264,6 @@ def _has_study(studies: OwnStudies, number: int) -> bool:
     except (*DATABASE_FAILURES, TunerError):
         return True
     return True
-
-
-def _read_ahead(additions: Additions, storage: BaseStorage) -> None:
-    """Read all studies once while the browser opens, so that the first page need not wait for
-    thousands of trials. What fails here fails again, and is said, when somebody asks for it.
-    """
-    with contextlib.suppress(*DATABASE_FAILURES, TunerError):
-        for study in storage.get_all_studies():
-            number = study_id_of(study)
-            storage.get_all_trials(number, deepcopy=False)
-            additions(number)
 
 
 @contextlib.contextmanager

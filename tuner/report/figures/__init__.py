@@ -6,7 +6,7 @@ figure; `draw` does both by the figure's name, and `save` writes it to a file.
 
 from tuner.report.figures.draw import draw, importances_figure
 from tuner.report.figures.front import pareto_figure
-from tuner.report.figures.save import save
+from tuner.report.figures.save import save, show
 from tuner.report.figures.series import front_series
 
-__all__ = ["draw", "front_series", "importances_figure", "pareto_figure", "save"]
+__all__ = ["draw", "front_series", "importances_figure", "pareto_figure", "save", "show"]

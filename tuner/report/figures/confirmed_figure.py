@@ -21,7 +21,7 @@ from tuner.spec.pareto import Point
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.compare.studies import names_of_groups
-from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.confirmation import Confirmation, confirmation_of, each_training_once
 from tuner.verdict.retune_cost import costs
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.verified import Verified
@@ -36,8 +36,8 @@ SHORT = 0.04
 """Of the axes: a shorter arrow would be hidden by its mark."""
 LINE_OF_TEXT = 0.06
 """Of the height: labels keep so far from one another."""
-BESIDE, FARTHEST = 0.03, 0.72
-"""Of the width: from what is found to the labels, and where a label has just room enough."""
+BESIDE, LETTER = 0.03, 0.01
+"""Of the width: from what is found to the labels, and of a letter of these."""
 MARKS = (
     (": recommended, confirmed", "recommended, confirmed", {"size": 11}),
     (
@@ -69,6 +69,7 @@ class ConfirmedSeries:
     """One variant, all its searches."""
 
     name: str
+    variant: str = ""
     seen: Sequence[Point]
     """Configurations as the searches saw them, (seconds, MQL)."""
     default: VerifiedPoint | None
@@ -84,7 +85,6 @@ def confirmed_figure(
     series: Sequence[ConfirmedSeries],
     *,
     level: tuple[str, float] | None = None,
-    title: str = "",
     clock: str = "time to convergence (s)",
 ) -> go.Figure:
     """Seconds against MQL: what was confirmed in the strongest ink, what was not hollow, the
@@ -94,18 +94,18 @@ def confirmed_figure(
     at what ran on fresh seeds; a line says how many points of searches lie outside.
     """
     figure = style.new_figure()
-    for index, each in enumerate(series):
+    looks = style.looks([each.variant or each.name for each in series])
+    for each, look in zip(series, looks, strict=True):
         style.draw_points(
             figure,
             each.seen,
-            style.style_of(index),
+            look,
             study=each.name,
             what="as its searches saw configurations",
             marker={"color": GREY, "opacity": 0.25, "size": 4},
             hoverinfo="skip",
         )
-    for index, each in enumerate(series):
-        look = style.style_of(index)
+    for each, look in zip(series, looks, strict=True):
         if each.default is not None:
             style.draw_default(
                 figure,
@@ -119,7 +119,7 @@ def confirmed_figure(
             )
         for confirmed in (False, True):
             _found(figure, each, look, confirmed=confirmed)
-    figure = style.finish(figure, title=title, x=clock, y="test MQL")
+    figure = style.finish(figure, x=clock, y="test MQL")
     if not any(each.default is not None or each.found for each in series):
         return style.say_nothing_yet(figure, "nothing has been confirmed yet")
     if level is not None:
@@ -221,9 +221,10 @@ def _arrow(figure: go.Figure, axes: _Axes, to: VerifiedPoint, tail: Point, **mor
 def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) -> None:
     """The labels of the variants' answers, one below another beside everything that was found."""
     labelled = []
-    for index, each in enumerate(series):
+    looks = style.looks([each.variant or each.name for each in series])
+    for each, look in zip(series, looks, strict=True):
         if each.answer is not None:
-            colour = style.style_of(index).colour
+            colour = look.colour
             labelled.append((each.found[each.answer].at, label(each.says), colour))
     if not labelled:
         return
@@ -232,12 +233,14 @@ def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) 
     height = axes.y[1] - axes.y[0]
     places = _apart([at.mql.estimate for at, _, _ in labelled], LINE_OF_TEXT * height, axes.y[1])
     first, last = axes.x
-    beside = min(axes.at(right) + BESIDE * (last - first), first + FARTHEST * (last - first))
+    farthest = last - LETTER * max(len(says) for _, says, _ in labelled) * (last - first)
+    beside = min(axes.at(right) + BESIDE * (last - first), farthest)
     for (at, says, colour), place in zip(labelled, places, strict=True):
         line = {"arrowhead": 0, "arrowwidth": 1, "arrowcolor": colour, "standoff": 9}
-        words = {"text": says, "xanchor": "left", "font": {"color": colour, "size": 13}}
+        words = {"text": says, "xanchor": "left", "yanchor": "bottom"}
         paper = "rgba(255, 255, 255, 0.8)"
-        _arrow(figure, axes, at, (beside, place), **line, **words, bgcolor=paper)
+        font = {"color": colour, "size": 13}
+        _arrow(figure, axes, at, (beside, place), **line, **words, font=font, bgcolor=paper)
 
 
 def _apart(values: Sequence[float], least: float, top: float) -> list[float]:
@@ -324,6 +327,7 @@ def _of_group(
     ratio = answer.test.ratio if answer is not None and answer.test is not None else None
     return ConfirmedSeries(
         name=name,
+        variant=members[0].variant,
         seen=[point for study in members if _alike(study) for point in study.results.points],
         default=default
         and dataclasses.replace(default, label=f"the default{cut_off}, {default.label}"),
@@ -343,14 +347,9 @@ def _together(of_searches: Sequence[Verified | None]) -> list[Verified]:
     known = [each for each in of_searches if each is not None]
     if not known:
         return []
-    return [
-        dataclasses.replace(
-            known[0],
-            runs=tuple(run for each in known for run in each.runs),
-            planned=sum(each.planned for each in known),
-            to_its_limit=all(each.to_its_limit for each in known),
-        )
-    ]
+    runs = tuple(run for each in each_training_once(known) for run in each.runs)
+    cut_off = all(each.to_its_limit for each in known)
+    return [dataclasses.replace(known[0], runs=runs, planned=len(runs), to_its_limit=cut_off)]
 
 
 def _alike(study: StudySnapshot) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tuner.report.figures import style
-from tuner.report.figures.style import GREY, label
+from tuner.report.figures.style import GREY, Style, label
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -31,10 +31,20 @@ class Curve:
     elapsed_s: Sequence[float]
     losses: Sequence[float | None]
     emphasis: bool = False
+    variant: str = ""
+    """Whose colour it has; by its label where none is said."""
+    role: Literal["default", "recommended", ""] = ""
+
+
+LINES: dict[str, dict[str, Any]] = {
+    "default": {"width": 2, "dash": "dash"},
+    "recommended": {"width": 3.5, "dash": "solid"},
+}
+"""How a curve is drawn that decides; others of the front are thin, with a dash each."""
 
 
 def curves_figure(
-    curves: Sequence[Curve], *, over: Literal["epochs", "time"] = "epochs", title: str = ""
+    curves: Sequence[Curve], *, over: Literal["epochs", "time"] = "epochs"
 ) -> go.Figure:
     """Validation loss over epochs, or over seconds of the trial's clock;
     the loss is on a logarithmic axis.
@@ -43,13 +53,16 @@ def curves_figure(
     faint = [(_x(curve, over), curve.losses) for curve in curves if not curve.emphasis]
     if faint:
         _faint(figure, faint, "other trials")
-    for index, curve in enumerate(each for each in curves if each.emphasis):
+    emphasised = [each for each in curves if each.emphasis]
+    looks = style.looks([each.variant or each.label for each in emphasised])
+    for curve, look in zip(emphasised, looks, strict=True):
         hover = "%{fullData.name}<br>%{x:.4g}<br>loss %{y:.4f}<extra></extra>"
-        _in_colour(figure, index, _x(curve, over), curve.losses, curve.label, hover)
+        line = LINES.get(curve.role, {"width": 1.2, "dash": look.dash})
+        _in_colour(figure, look, line, _x(curve, over), curve.losses, curve.label, hover)
     if not any(curve.losses for curve in curves):
         style.say_nothing_yet(figure, "no epoch has finished yet")
     x = "epoch" if over == "epochs" else "the trial's clock (s)"
-    style.finish(figure, title=title, x=x, y="validation loss (scaled values)")
+    style.finish(figure, x=x, y="validation loss (scaled values)")
     _frame(figure, curves, over=over)
     return figure
 
@@ -77,19 +90,20 @@ def _losses(curves: Sequence[Curve]) -> list[float]:
 
 def _in_colour(
     figure: go.Figure,
-    index: int,
+    look: Style,
+    line: dict[str, Any],
     across: Sequence[float],
     up: Sequence[float | None],
     name: str,
     hover: str,
 ) -> None:
-    look, kept = style.style_of(index), thinned(len(up))
+    kept = style.spread(len(up), MAX_POINTS)
     figure.add_scatter(
         x=[across[i] for i in kept],
         y=[up[i] for i in kept],
         mode="lines+markers",
-        line={"color": look.colour, "dash": look.dash, "width": 2},
-        marker={"symbol": look.symbol, "size": 6, "maxdisplayed": 8},
+        line={"color": look.colour} | line,
+        marker={"symbol": look.symbol, "size": 6, "maxdisplayed": 8, "color": look.colour},
         name=label(name),
         hovertemplate=hover,
     )
@@ -102,7 +116,7 @@ def _faint(
     x: list[float | None] = []
     y: list[float | None] = []
     for across, up in lines:
-        kept = thinned(len(up))
+        kept = style.spread(len(up), MAX_POINTS)
         x += [*(across[i] for i in kept), None]
         y += [*(up[i] for i in kept), None]
     figure.add_scatter(
@@ -118,16 +132,6 @@ def _faint(
 
 def _x(curve: Curve, over: Literal["epochs", "time"]) -> Sequence[float]:
     return curve.epochs if over == "epochs" else curve.elapsed_s
-
-
-def thinned(length: int) -> list[int]:
-    """Which points to keep: every one, or evenly spread
-    ones with the first and the last among them.
-    """
-    if length <= MAX_POINTS:
-        return list(range(length))
-    step = (length - 1) / (MAX_POINTS - 1)
-    return sorted({round(i * step) for i in range(MAX_POINTS)})
 
 
 # Throughput over a trial's epochs, beside that of its first ones: a training that slows down
@@ -147,7 +151,7 @@ class Pace:
     slowed: bool = False
 
 
-def throughput_figure(paces: Sequence[Pace], *, title: str = "") -> go.Figure:
+def throughput_figure(paces: Sequence[Pace]) -> go.Figure:
     """Throughput over epochs, of each trial as a multiple of its own first epochs'."""
     figure = style.new_figure()
     steady = [pace for pace in paces if not pace.slowed]
@@ -157,12 +161,14 @@ def throughput_figure(paces: Sequence[Pace], *, title: str = "") -> go.Figure:
     slowed = [pace for pace in paces if pace.slowed]
     for index, pace in enumerate(slowed):
         hover = "%{fullData.name}<br>epoch %{x}<br>%{y:.2f} of the first<extra></extra>"
-        _in_colour(figure, index, pace.epochs, pace.throughput, pace.label, hover)
+        look = style.style_of(index)
+        line = {"width": 2, "dash": look.dash}
+        _in_colour(figure, look, line, pace.epochs, pace.throughput, pace.label, hover)
     if not any(pace.epochs for pace in paces):
         style.say_nothing_yet(figure, "no trial has three epochs yet")
     elif not slowed:
         style.note_in_corner(figure, "throughput fell in none of them")
-    style.finish(figure, title=title, x="epoch", y="throughput beside the first epochs'")
+    style.finish(figure, x="epoch", y="throughput beside the first epochs'")
     highest = sorted(each for pace in paces for each in pace.throughput)
     if highest:  # a single quick epoch is not to press all others down
         figure.update_yaxes(range=[0, 1.15 * max(1.0, highest[int(0.98 * (len(highest) - 1))])])
@@ -187,10 +193,11 @@ class VolumeSeries:
     finished: Sequence[int]
     hours: Sequence[float]
     volume: Sequence[float]
+    variant: str = ""
 
 
 def hypervolume_figure(
-    series: Sequence[VolumeSeries], *, over: Literal["trials", "time"] = "trials", title: str = ""
+    series: Sequence[VolumeSeries], *, over: Literal["trials", "time"] = "trials"
 ) -> go.Figure:
     """Hypervolume (seconds times MQL, all studies against one reference point) over trials, or over
     the search's time.
@@ -200,8 +207,7 @@ def hypervolume_figure(
     figure = style.new_figure()
     longest = max((hours for each in series for hours in each.hours), default=math.inf)
     unit, per_hour = _unit(longest)
-    for index, each in enumerate(series):
-        look = style.style_of(index)
+    for each, look in zip(series, style.looks([s.variant or s.name for s in series]), strict=True):
         passed = [per_hour * hours for hours in each.hours]
         figure.add_scatter(
             x=list(each.finished) if over == "trials" else passed,
@@ -214,7 +220,7 @@ def hypervolume_figure(
     if not any(each.volume for each in series):
         style.say_nothing_yet(figure, "no trial has finished yet")
     x = "finished trials" if over == "trials" else f"time since the search began ({unit})"
-    return style.finish(figure, title=title, x=x, y="hypervolume (s · MQL)")
+    return style.finish(figure, x=x, y="hypervolume (s · MQL)")
 
 
 def _unit(hours: float) -> tuple[str, float]:

@@ -16,6 +16,7 @@ from tuner.report.figures.confirmed_figure import (
 )
 from tuner.report.figures.curves import curves_figure, hypervolume_figure, throughput_figure
 from tuner.report.figures.front import pareto_figure
+from tuner.report.figures.parallel import parallel_figure, parallel_series
 from tuner.report.figures.style import finish, label, new_figure, say_nothing_yet, style_of
 from tuner.report.figures.trade import trade_figure
 from tuner.report.study_status import alarms_of_ended
@@ -23,6 +24,7 @@ from tuner.spec.objectives import axis_title
 from tuner.spec.program import clock_in_words, refuse_other_clocks
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.fairness import refuse_different_data
+from tuner.verdict.explain import explain_study
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import verified_in
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 Studies = Sequence[StudySnapshot]
 
 
-def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
+def draw(kind: str, studies: Studies) -> go.Figure:
     """The figure `kind` (one of `KINDS`) of these studies, overlaid.
 
     Raises:
@@ -49,22 +51,36 @@ def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
             )
     if kind in OF_ONE_JOB and studies:
         refuse_different_data(studies)
-    return KINDS[kind](studies, title)
+    return KINDS[kind](studies)
 
 
-def _front(studies: Studies, title: str) -> go.Figure:
+def _front(studies: Studies) -> go.Figure:
+    recommended = {study.name: recommended_trial(study) for study in studies}
+    return fronts(studies, recommended=recommended)
+
+
+def fronts(
+    studies: Studies,
+    *,
+    called: Mapping[str, str] | None = None,
+    recommended: Mapping[str, int | None] | None = None,
+) -> go.Figure:
+    """The fronts of all studies over each other, verified configurations with their intervals.
+
+    What they are `called` and what they `recommend` is by their names.
+    """
     clock, error = axes(studies)
     return pareto_figure(
         [
             series.front_series(
                 study.results,
-                study.name,
+                (called or {}).get(study.name, study.name),
+                variant=study.variant,
                 verified=list(verified_in(study).values()),
-                recommended=recommended_trial(study),
+                recommended=(recommended or {}).get(study.name),
             )
             for study in studies
         ],
-        title=title,
         censored=all(study.results.censored for study in studies),
         clock=clock,
         error=error,
@@ -81,25 +97,23 @@ def axes(studies: Studies) -> tuple[str, str]:
     return ", ".join(filter(None, (clock, by))), error
 
 
-def _confirmed(studies: Studies, title: str) -> go.Figure:
+def _confirmed(studies: Studies) -> go.Figure:
     if len(models := devices_of(studies)) > 1:
         raise UsageError(
             f"these studies were confirmed on {' and '.join(models)}: their times do not compare; "
             "draw those of each device by themselves"
         )
     clock, _ = axes(studies)  # the error is that of the test split, whatever was searched by
-    return confirmed_figure(
-        confirmed_series(studies), level=first_level(studies), title=title, clock=clock
-    )
+    return confirmed_figure(confirmed_series(studies), level=first_level(studies), clock=clock)
 
 
-def _hypervolume(studies: Studies, title: str, over: Literal["trials", "time"]) -> go.Figure:
+def _hypervolume(studies: Studies, over: Literal["trials", "time"]) -> go.Figure:
     reference = series.common_reference(study.results for study in studies)
-    volumes = [series.volume_series(study.results, study.name, reference) for study in studies]
-    return hypervolume_figure(volumes, over=over, title=title)
+    volumes = [series.volume_series(s.results, s.name, reference, s.variant) for s in studies]
+    return hypervolume_figure(volumes, over=over)
 
 
-def _curves(studies: Studies, title: str, over: Literal["epochs", "time"]) -> go.Figure:
+def _curves(studies: Studies, over: Literal["epochs", "time"]) -> go.Figure:
     several = len(studies) > 1
     found = [
         curve
@@ -108,20 +122,19 @@ def _curves(studies: Studies, title: str, over: Literal["epochs", "time"]) -> go
             study.results,
             study.curves,
             prefix=f"{study.name}: " if several else "",
+            variant=study.variant,
             emphasised=2 if several else series.EMPHASISED,
             recommended=recommended_trial(study),
         )
     ]
-    return curves_figure(found, over=over, title=title)
+    return curves_figure(found, over=over)
 
 
-def _trade(studies: Studies, title: str) -> go.Figure:
-    return trade_figure(
-        [series.trade_series(study.results, study.name) for study in studies], title=title
-    )
+def _trade(studies: Studies) -> go.Figure:
+    return trade_figure([series.trade_series(s.results, s.name, s.variant) for s in studies])
 
 
-def _throughput(studies: Studies, title: str) -> go.Figure:
+def _throughput(studies: Studies) -> go.Figure:
     found = [
         pace
         for study in studies
@@ -132,20 +145,42 @@ def _throughput(studies: Studies, title: str) -> go.Figure:
             prefix=f"{study.name}: ",
         )
     ]
-    return throughput_figure(found, title=title)
+    return throughput_figure(found)
 
 
-WITHOUT_TIMES = ("curves",)
+def _parallel(studies: Studies) -> go.Figure:
+    found = [
+        parallel_series(each.results, each.name, each.variant, recommended_trial(each))
+        for each in studies
+    ]
+    return parallel_figure(found)
+
+
+def _importances(studies: Studies) -> go.Figure:
+    """Each hyperparameter's share in each objective, of every study: what `tuner explain` says in
+    figures.
+    """
+    shares = {
+        f"{study.name}: {objective}" if len(studies) > 1 else objective: share
+        for study in studies
+        for objective, share in explain_study(study).importances.items()
+    }
+    return importances_figure(shares)
+
+
+WITHOUT_TIMES = ("curves", "importances")
 """No axis of these compares times: studies by several clocks may share them."""
-OF_ONE_JOB = ("front", "confirmed", "hypervolume", "hypervolume-time")
+OF_ONE_JOB = ("front", "confirmed", "parallel", "hypervolume", "hypervolume-time")
 """Errors on different data, or test windows, mean different things."""
-KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
+KINDS: Mapping[str, Callable[[Studies], go.Figure]] = {
     "front": _front,
     "confirmed": _confirmed,
     "hypervolume": partial(_hypervolume, over="trials"),
     "hypervolume-time": partial(_hypervolume, over="time"),
     "curves": partial(_curves, over="epochs"),
     "curves-time": partial(_curves, over="time"),
+    "importances": _importances,
+    "parallel": _parallel,
     "trade": _trade,
     "throughput": _throughput,
 }

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.data.recent_rows import id_column, observed, time_column
-from tuner.data.task import symmetric_pairs
 from tuner.errors import UsageError, unknown_name
 from tuner.report.figures import style
 from tuner.report.figures.style import COLOURS, GREY, INK, label
+from tuner.training.quantile_loss import symmetric_pairs
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from tuner.data.recent_rows import Observed
+    from tuner.data.table import Table
     from tuner.export.saved_model import SavedModel
 
 
@@ -206,7 +206,7 @@ def _fan(
     model: SavedModel,
     series: str,
     column: str,
-    rows: Observed,
+    rows: Table,
     forecast: pd.DataFrame,
     *,
     named: bool,
@@ -215,14 +215,16 @@ def _fan(
     mine = forecast[(forecast[id_column(task)] == series) & (forecast["column"] == column)]
     times = mine[time_column(task)].to_numpy()
     values = rows.values[:, task.target_columns.index(column)]
-    known = np.isfinite(rows.values).any(axis=1) & (rows.times < times[0])
+    every = np.asarray(rows.times)
+    targets = rows.values[:, : len(task.target_columns)]
+    known = np.isfinite(targets).any(axis=1) & (every < times[0])
     end = int(np.flatnonzero(known)[-1]) + 1  # what comes before is in order: it was checked
     begin = end - min(task.input_size, HORIZONS_SEEN * task.horizon)
-    came = dict(zip(rows.times[end:].to_numpy(), values[end:], strict=True))
+    came = dict(zip(every[end:], values[end:], strict=True))
     return Fan(
         name=f"{series}, {column}" if named else column,
         unit=column,
-        seen_times=rows.times[begin:end].to_numpy(),
+        seen_times=every[begin:end],
         seen=values[begin:end],
         times=times,
         levels=task.quantiles,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,38 +10,53 @@ from typing import TYPE_CHECKING, Any
 from tuner.report.figures import style
 from tuner.report.figures.style import GREY, Style, label
 from tuner.spec.pareto import Point, front_indices
-from tuner.study.results import in_words
+from tuner.study.baselines import in_words
 from tuner.verdict.stats.intervals import Interval
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# Lines of a figure for what forecasts without a network come to.
+# What forecasts without a network come to.
 
 
 EQUAL = 5
 """Digits to which two studies' baselines are the same: those of one task are."""
 
 
-def draw_baselines(figure: go.Figure, baselines: Sequence[Mapping[str, float]]) -> None:
-    """A dashed line for each baseline within the axis; one that lies above is said in a corner."""
-    found: dict[tuple[str, str], float] = {}
+def draw_baselines(figure: go.Figure, baselines: Sequence[Mapping[str, Point]]) -> None:
+    """A point for each baseline within the axis, at the seconds that it takes to fit and forecast;
+    a dashed line where nobody knows these. One that lies above is said in a corner.
+    """
+    found: dict[tuple[str, str], Point] = {}
     for each in baselines:
-        for name, mql in each.items():
-            found[name, f"{mql:.{EQUAL}g}"] = mql
+        for name, point in each.items():
+            found.setdefault((name, f"{point[1]:.{EQUAL}g}"), point)
     span = figure.layout.yaxis.range
     above = []
-    for (name, _), mql in sorted(found.items(), key=lambda pair: pair[1]):
+    for (name, _), (seconds, mql) in sorted(found.items(), key=lambda pair: pair[1][1]):
+        words = in_words(name)
         if span is not None and mql > span[1]:
-            above.append(f"{in_words(name)}: {mql:.4g}")
-            continue
-        figure.add_hline(
-            y=mql,
-            line={"color": GREY, "dash": "dash", "width": 1.5},
-            annotation={"text": in_words(name), "font": {"color": GREY, "size": 12}},
-            annotation_position="bottom right",
-        )
+            above.append(f"{words}: {mql:.4g}")
+        elif math.isnan(seconds):
+            figure.add_hline(
+                y=mql,
+                line={"color": GREY, "dash": "dash", "width": 1.5},
+                annotation={"text": words, "font": {"color": GREY, "size": 12}},
+                annotation_position="bottom right",
+            )
+        else:
+            figure.add_scatter(
+                x=[seconds],
+                y=[mql],
+                mode="markers+text",
+                marker={"color": GREY, "symbol": "diamond", "size": 9},
+                text=[words],
+                textposition="middle right",
+                textfont={"color": GREY, "size": 12},
+                hovertemplate=f"{words}, no network: fitted and forecast in<br>{PLACE}",
+                showlegend=False,
+            )
     if above:
         style.note_in_corner(figure, f"without a network, above: {', '.join(above)}")
 
@@ -69,6 +85,8 @@ class FrontSeries:
     name: str
     points: Sequence[Point]
     labels: Sequence[str]
+    variant: str = ""
+    """Whose colour it has; by its name where none is said."""
     default: int | None = None
     recommended: int | None = None
     """Which one the study recommends."""
@@ -78,34 +96,33 @@ class FrontSeries:
     verified: Sequence[VerifiedPoint] = ()
     interval: str = "interval"
     """What the verified points' bars are, e.g. `95 % interval of 10 seeds`."""
-    baselines: Mapping[str, float] = field(default_factory=dict)
-    """MQL of forecasts without a network, by their names."""
+    baselines: Mapping[str, Point] = field(default_factory=dict)
+    """Seconds, maybe NaN, and MQL of forecasts without a network, by their names."""
 
 
 def pareto_figure(
     series: Sequence[FrontSeries],
     *,
-    title: str = "",
     censored: bool = False,
     clock: str = "time to convergence (s)",
     error: str = "test MQL",
 ) -> go.Figure:
-    """Time to convergence against MQL: all trials faint, each study's front as steps, the default
-    as a star.
+    """Time to convergence against MQL: all trials small and grey, each study's front as thin steps,
+    the default as a star.
 
-    What a study recommends has a ring. Verified points are drawn in the middle of their intervals,
-    with bars to both ends. Times that span a decade have a logarithmic axis. The figure looks at
-    fronts, defaults, what is recommended and verified points:
-    it says how many trials are above it.
+    What a study recommends has a ring. Verified points are large, in the middle of their
+    intervals, with bars to both ends. Times that span a decade have a logarithmic axis. The figure
+    looks at fronts, defaults, what is recommended and verified points: it says how many trials are
+    above it.
     """
     figure = style.new_figure()
-    for index, each in enumerate(series):
-        _draw(figure, each, style.style_of(index))
+    most = max(MOST // max(len(series), 1), FEWEST)
+    for each, look in zip(series, style.looks([s.variant or s.name for s in series]), strict=True):
+        _draw(figure, each, look, most=most)
     if not any(each.points or each.verified for each in series):
         style.say_nothing_yet(figure, "no trial has finished yet")
     figure = style.finish(
         figure,
-        title=title,
         x="time to a limit, not to convergence (s)" if censored else clock,
         y=error,
     )
@@ -114,13 +131,13 @@ def pareto_figure(
         style.key(
             figure,
             [
-                (": trials", "faint: trials", {"opacity": 0.4, "size": 6}),
+                (": trials", "grey: trials", {"opacity": 0.6, "size": 4}),
                 (": default", "star: default hyperparameters", {"symbol": "star", "size": 13}),
                 (": recommended", "ring: recommended", {"symbol": "circle-open", "size": 17}),
                 (
                     ": verified",
-                    f"hollow: verified, {intervals}",
-                    {"symbol": "circle-open", "size": 11},
+                    f"large: verified, {intervals}",
+                    {"size": 12},
                 ),
             ],
         )
@@ -135,7 +152,8 @@ def _frame(figure: go.Figure, series: Sequence[FrontSeries]) -> None:
     looked_at = [point for each in series for point in _looked_at(each)]
     if not looked_at:
         return
-    times = [time for time, _ in (*everything, *looked_at)]
+    without = [point for each in series for point in each.baselines.values()]
+    times = [time for time, _ in (*everything, *looked_at, *without) if not math.isnan(time)]
     if min(times) > 0 and max(times) / min(times) > WIDE:
         figure.update_xaxes(style.logarithmic(min(times), max(times)))
     low, high = (pick(error for _, error in looked_at) for pick in (min, max))
@@ -161,23 +179,26 @@ def _looked_at(series: FrontSeries) -> list[Point]:
 
 WIDE = 10.0
 """Times that differ by more have a logarithmic axis."""
+MOST, FEWEST = 4000, 60
+"""Grey points that a figure has in all, and those of a study at least: of more nobody sees one."""
 ROOM = 0.5
 """Above what is looked at, as a share of its height."""
 PLACE = "%{x:.3f} s<br>MQL %{y:.4f}"
 HOVER = f"%{{text}}<br>{PLACE}"
 
 
-def _draw(figure: go.Figure, series: FrontSeries, look: Style) -> None:
+def _draw(figure: go.Figure, series: FrontSeries, look: Style, *, most: int) -> None:
     """Its trials, its front, and the marks of single configurations."""
     points, labels, name = series.points, series.labels, series.name
+    dust = style.spread(len(points), most)
     style.draw_points(
         figure,
-        points,
+        [points[i] for i in dust],
         look,
         study=name,
         what="trials",
-        marker={"opacity": 0.3, "size": 6},
-        text=list(labels),
+        marker={"color": GREY, "opacity": 0.35, "size": 4},
+        text=[labels[i] for i in dust],
         hovertemplate=HOVER,
     )
     front = front_indices(points)
@@ -187,9 +208,9 @@ def _draw(figure: go.Figure, series: FrontSeries, look: Style) -> None:
         look,
         study=name,
         what="front",
-        marker={"size": 9},
+        marker={"size": 6},
         mode="lines+markers",
-        line={"color": look.colour, "shape": "hv", "width": 2, "dash": look.dash},
+        line={"color": look.colour, "shape": "hv", "width": 1.2, "dash": look.dash},
         text=[labels[i] for i in front],
         hovertemplate=HOVER,
     )
@@ -208,7 +229,7 @@ def _draw(figure: go.Figure, series: FrontSeries, look: Style) -> None:
         )
     if series.verified:
         what = f"verified, {series.interval}"
-        draw_verified(figure, series.verified, look, study=name, what=what)
+        draw_verified(figure, series.verified, look, study=name, what=what, filled=True)
     if series.recommended is not None:
         style.draw_points(
             figure,

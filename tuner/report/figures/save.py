@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import base64
+import io
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TunerError, UsageError
 from tuner.files.durable import marked, put
+from tuner.report.figures.static import check_installed, picture
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -19,26 +19,21 @@ PICTURES = (".png", ".svg", ".pdf")
 KINDS = (*PICTURES, ".html")
 SIZE = (900, 540)
 
-LONGEST_TMPDIR = 60
-"""Characters. Chromium makes a socket some 45 characters below it, and its name may have 107."""
-
-
-NO_BROWSER = (
-    "pictures need a Chromium or Chrome: apt-get install chromium (or name one with BROWSER_PATH, "
-    "or write .html, which needs none)"
-)
-
 
 def check_kind(path: Path) -> None:
-    """Refuse a name whose ending says no kind of figure: before any work is done for it.
+    """Refuse a name whose ending says no kind of figure, or one that nothing here draws: before any
+    work is done for it.
 
     Raises:
         UsageError: it ends otherwise.
+        TunerError: it is a picture, and matplotlib is missing.
     """
     if path.suffix.lower() not in KINDS:
         raise UsageError(
             f"{path}: a figure is written as {', '.join(KINDS)}; end the name with one of them"
         )
+    if path.suffix.lower() in PICTURES:
+        check_installed()
 
 
 def save(
@@ -52,75 +47,42 @@ def save(
 
     Raises:
         UsageError: the name ends otherwise.
-        TunerError: pictures need kaleido and a Chromium, and one is missing; or the file cannot be
-            written.
+        TunerError: pictures need matplotlib, and it is missing; or the file cannot be written.
     """
     path = Path(path)
     check_kind(path)
-    check_drawing(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = path.suffix.lower().removeprefix(".")
         if kind == "html":
             content = figure.to_html(include_plotlyjs=True).encode()
         else:
-            content = _picture(figure, kind, width=width, height=height)
+            content = picture(figure, kind, width=width, height=height)
         put(path, marked(content, kind))
     except OSError as error:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
     return path
 
 
-def check_drawing(path: Path) -> None:
-    """Look for what draws pictures, where that is one: before any work is done for it.
+def show(figure: go.Figure, *, width: int = SIZE[0], height: int = SIZE[1]) -> None:
+    """Show `figure` in a notebook: live where that can be, and as a picture everywhere else, as on
+    the page of a repository.
 
     Raises:
-        TunerError: kaleido or a browser is missing.
+        TunerError: pictures need matplotlib, and it is missing.
     """
-    if path.suffix.lower() not in PICTURES:
-        return
-    try:
-        import kaleido.errors
-        from choreographer.browsers import Chromium
-    except ImportError:
-        raise TunerError(
-            "pictures need kaleido: pip install 'tuner[notebooks]' (or write .html, which needs "
-            "nothing)"
-        ) from None
-    del kaleido
-    if Chromium.find_browser(skip_local=False) is None:
-        raise TunerError(NO_BROWSER)
+    from IPython import display as notebook
+
+    drawn = base64.b64encode(_small(picture(figure, "png", width=width, height=height))).decode()
+    live = json.loads(figure.to_json())
+    show_it: Any = notebook.display
+    show_it({"application/vnd.plotly.v1+json": live, "image/png": drawn}, raw=True)
 
 
-def _picture(figure: go.Figure, kind: str, *, width: int, height: int) -> bytes:
-    from kaleido.errors import BrowserFailedError, ChromeNotFoundError
+def _small(png: bytes) -> bytes:
+    """The same in 64 colours: what is committed with a notebook is kept for ever."""
+    from PIL import Image
 
-    try:
-        with _short_temporary_folder():
-            picture: bytes = figure.to_image(
-                format=kind, width=width, height=height, scale=2 if kind == "png" else 1
-            )
-    except ChromeNotFoundError:
-        raise TunerError(NO_BROWSER) from None
-    except BrowserFailedError as error:
-        why = error.args[0] if error.args else type(error).__name__
-        first = why[0] if isinstance(why, tuple) else str(why).splitlines()[0]
-        raise TunerError(
-            f"the browser that draws pictures failed: {first} (.html needs none)"
-        ) from None
-    return picture
-
-
-@contextmanager
-def _short_temporary_folder() -> Iterator[None]:
-    """Have the browser put its sockets where their names fit: schedulers give jobs long TMPDIRs."""
-    given = os.environ.get("TMPDIR")
-    if given is None or len(given) <= LONGEST_TMPDIR:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="tuner-", dir="/tmp") as short:
-        os.environ["TMPDIR"] = short
-        try:
-            yield
-        finally:
-            os.environ["TMPDIR"] = given
+    into = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(64).save(into, "png", optimize=True)
+    return into.getvalue()

@@ -5,8 +5,9 @@ taken from a study's results, epochs, claims and verification runs.
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from optuna.trial import TrialState
 
@@ -16,7 +17,7 @@ from tuner.report.figures.front import FrontSeries, VerifiedPoint
 from tuner.report.figures.trade import TradeSeries
 from tuner.spec.pareto import hypervolume_trace, knee_index, reference_point
 from tuner.storage.queue.epochs import EpochRow
-from tuner.study.results import StudyResults, TrialRecord, baselines_of, median_values
+from tuner.study.results import StudyResults, TrialRecord, median_values
 from tuner.study.snapshot import Curves
 from tuner.study.throughput import Throughput, throughput_of
 from tuner.verdict.verified import Verified
@@ -35,6 +36,7 @@ def front_series(
     results: StudyResults,
     name: str,
     *,
+    variant: str = "",
     verified: Sequence[Verified] = (),
     recommended: int | None = None,
 ) -> FrontSeries:
@@ -55,15 +57,28 @@ def front_series(
     cut = next((each.values for each in there if each.is_default and not each.converged), None)
     return FrontSeries(
         name=name,
+        variant=variant,
         points=results.points,
         labels=[label(record) for record in shown],
         default=default,
         recommended=next((i for i, r in enumerate(shown) if r.number == recommended), None),
         cut_default=cut if default is None else None,
         verified=verified_points(verified) if measured else (),
-        baselines=baselines_of(results.records, results.objectives[1]),
+        baselines=baseline_points(results),
         interval=f"95 % intervals of {' to '.join(map(str, ends))} seeds" if ends else "",
     )
+
+
+def baseline_points(results: StudyResults) -> dict[str, Point]:
+    """Seconds to fit and forecast, NaN where nobody knows, and MQL of what needs no network."""
+    found = {}
+    for each in results.baselines:
+        mql = each.by(results.objectives[1])
+        if mql is not None:
+            known = each.fit_s is not None and each.forecast_s is not None
+            seconds = (each.fit_s or 0.0) + (each.forecast_s or 0.0)
+            found[each.name] = (seconds if known else math.nan, mql)
+    return found
 
 
 def verified_points(verified: Iterable[Verified]) -> list[VerifiedPoint]:
@@ -88,7 +103,9 @@ def label(record: TrialRecord) -> str:
     return f"trial {record.number}{runs}<br>{params}"
 
 
-def volume_series(results: StudyResults, name: str, reference: Point | None) -> VolumeSeries:
+def volume_series(
+    results: StudyResults, name: str, reference: Point | None, variant: str = ""
+) -> VolumeSeries:
     """The hypervolume after each trial of what may stand on the front, in the order in which they
     ended. It falls where another run of a configuration says that the earlier ones were lucky.
     """
@@ -106,6 +123,7 @@ def volume_series(results: StudyResults, name: str, reference: Point | None) -> 
     began = _moment(min(record.started or record.ended or "" for record in ended))
     return VolumeSeries(
         name=name,
+        variant=variant,
         finished=[order[record.ended or ""] for record in ended],
         hours=[(_moment(record.ended or "") - began).total_seconds() / 3600 for record in ended],
         volume=hypervolume_trace(
@@ -131,16 +149,18 @@ def common_reference(studies: Iterable[StudyResults]) -> Point | None:
     return reference_point(points) if points else None
 
 
-def trade_series(results: StudyResults, name: str) -> TradeSeries:
+def trade_series(results: StudyResults, name: str, variant: str = "") -> TradeSeries:
     """Epochs and seconds an epoch of the configurations that may stand on the front."""
-    paces = [(each, each.recorded.epochs, each.recorded.s_per_epoch) for each in results.eligible]
-    known = [(each, epochs, pace) for each, epochs, pace in paces if epochs and pace]
-    shown = [each for each, _, _ in known]
-    front = results.on_front
+    known = [
+        (each, (each.recorded.epochs, each.recorded.s_per_epoch))
+        for each in results.eligible
+        if each.recorded.epochs and each.recorded.s_per_epoch
+    ]
+    shown, front = [each for each, _ in known], results.on_front
     return TradeSeries(
         name=name,
-        epochs=[epochs for _, epochs, _ in known],
-        s_per_epoch=[pace for _, _, pace in known],
+        variant=variant,
+        points=[point for _, point in known],
         labels=[label(record) for record in shown],
         front=[index for index, record in enumerate(shown) if record.number in front],
         default=next((index for index, record in enumerate(shown) if record.is_default), None),
@@ -152,6 +172,7 @@ def learning_curves(
     curves: Curves,
     *,
     prefix: str = "",
+    variant: str = "",
     emphasised: int = EMPHASISED,
     recommended: int | None = None,
 ) -> list[Curve]:
@@ -159,6 +180,9 @@ def learning_curves(
     latest trials, those at work among them.
     """
     chosen = _emphasised(results, emphasised, recommended)
+    of_default: dict[int, Literal["default"]] = {
+        each.number: "default" for each in results.records if each.is_default
+    }
     others = [
         r.number
         for r in results.records
@@ -178,6 +202,8 @@ def learning_curves(
                     elapsed_s=[row.elapsed_s for row in first_seed],
                     losses=[row.val_loss for row in first_seed],
                     emphasis=number in chosen,
+                    variant=variant,
+                    role="recommended" if number == recommended else of_default.get(number, ""),
                 )
             )
     return drawn

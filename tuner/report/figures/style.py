@@ -5,6 +5,7 @@ never colour alone, and one layout.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from tuner.spec.pareto import Point
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's palette: told apart by colour-blind readers."""
+COLOURS = ("#4D95CB", "#B24734", "#00A884", "#B400F0", "#A88F00", "#6C7A89")
+"""Told apart by colour-blind readers, and from white ground and from black."""
+VARIANTS = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
+"""The built-in ones have a colour each, everywhere."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MANY = 2
@@ -27,8 +30,9 @@ SHORT = 0.35
 LONGEST = 60
 """Characters of a name: a longer one would leave no room to the figure."""
 FINE_MARKS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.4, 2.6, 2.8, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
-GREY = "#8A8A8A"
-INK = "#222222"
+GREY, INK, GRID = "#8A8A8A", "#222222", "#E6E6E6"
+BOTH = "#757D87"
+"""Ink that is read on white ground and on black."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,62 @@ def style_of(index: int) -> Style:
     )
 
 
+def looks(variants: Sequence[str]) -> list[Style]:
+    """The style of each series, by the names of their variants: one colour a variant in every
+    figure; several series of one differ in symbol and dash. One of a user's own has a colour by its
+    name, unless another of the figure has that.
+    """
+    taken = {name: VARIANTS.index(name) for name in variants if name in VARIANTS}
+    for name in variants:
+        if name not in taken:
+            first = zlib.crc32(name.encode()) % len(COLOURS)
+            order = [(first + step) % len(COLOURS) for step in range(len(COLOURS))]
+            free = [place for place in order if place not in taken.values()]
+            taken[name] = (free or order)[0]
+    found: list[Style] = []
+    for index, name in enumerate(variants):
+        place = taken[name]
+        again = (place + variants[:index].count(name)) % len(SYMBOLS)
+        found.append(Style(COLOURS[place], SYMBOLS[again], DASHES[again]))
+    return found
+
+
+def in_both_themes(figure: go.Figure) -> go.Figure:
+    """For a page that has a light and a dark theme: its own ground, and ink that both bear."""
+    clear = "rgba(0,0,0,0)"
+    ink = {"color": BOTH}
+    figure.update_layout(paper_bgcolor=clear, plot_bgcolor=clear, font=ink, title_font=ink)
+    grid = "rgba(128,128,128,0.25)"
+    figure.update_xaxes(gridcolor=grid)
+    figure.update_yaxes(gridcolor=grid)
+    figure.for_each_annotation(_in_both)
+    figure.for_each_trace(_trace_in_both)
+    return figure
+
+
+def _trace_in_both(trace: Any) -> None:
+    if trace.type == "scatter" and trace.marker.color == "white":
+        trace.marker.color = "rgba(0,0,0,0)"
+    if trace.type == "scatter" and trace.line.color == INK:
+        trace.line.color = BOTH
+
+
+def _in_both(note: Any) -> None:
+    note.update(bgcolor=None)
+    if note.arrowcolor == INK:
+        note.update(arrowcolor=BOTH)
+
+
+def spread(length: int, most: int) -> list[int]:
+    """Which of so many to keep: every one, or evenly spread ones, the first and the last among
+    them.
+    """
+    if length <= most:
+        return list(range(length))
+    step = (length - 1) / max(most - 1, 1)
+    return sorted({round(i * step) for i in range(most)})
+
+
 def new_figure() -> go.Figure:
     """An empty figure. Plotly takes a moment to import: only who draws waits for it."""
     import plotly.graph_objects as go
@@ -61,7 +121,7 @@ def label(text: object) -> str:
     return in_html(shortened(text, LONGEST))
 
 
-def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> go.Figure:
+def finish(figure: go.Figure, *, x: str, y: str, title: str = "", **layout: Any) -> go.Figure:
     """The common layout: white ground, a thin grid,
     the legend below, axes named with their units.
     """
@@ -70,20 +130,25 @@ def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> g
         "linecolor": GREY,
         "ticks": "outside",
         "tickcolor": GREY,
-        "gridcolor": "#E6E6E6",
+        "gridcolor": GRID,
     }
     figure.update_layout(
-        title={"text": title, "x": 0.02, "font": {"size": 17}} if title else None,
         template="plotly_white",
         font={"family": "Helvetica, Arial, DejaVu Sans, sans-serif", "size": 13, "color": INK},
         legend={"orientation": "h", "y": -0.18, "yanchor": "top", "x": 0},
-        margin={"l": 70, "r": 20, "t": 50 if title else 20, "b": 60},
+        margin={"l": 70, "r": 20, "t": 20, "b": 60},
         hoverlabel={"align": "left"},
         **layout,
     )
     figure.update_xaxes(title=x, zeroline=False, **axis)
     figure.update_yaxes(title=y, zeroline=False, **axis)
-    return figure
+    return titled(figure, title) if title else figure
+
+
+def titled(figure: go.Figure, title: str) -> go.Figure:
+    """With a line above it."""
+    line = {"text": title, "x": 0.02, "font": {"size": 17}}
+    return figure.update_layout(title=line, margin={"t": 50})
 
 
 def draw_points(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tuner.report.figures import style
 from tuner.report.figures.style import GREY, Style
+from tuner.spec.pareto import Point
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -27,43 +28,41 @@ MARKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TradeSeries:
-    """The trials of one study: epochs until early stopping, seconds an epoch, a label each; which
-    are on the front.
+    """The trials of one study: (epochs until early stopping, seconds an epoch), neither of them 0,
+    and a label each; which are on the front.
 
     Labels are HTML, as plotly takes it.
     """
 
     name: str
-    epochs: Sequence[int]
-    s_per_epoch: Sequence[float]
+    points: Sequence[Point]
     labels: Sequence[str]
     front: Sequence[int] = ()
     default: int | None = None
+    variant: str = ""
 
 
-def trade_figure(series: Sequence[TradeSeries], *, title: str = "") -> go.Figure:
+def trade_figure(series: Sequence[TradeSeries]) -> go.Figure:
     """Seconds an epoch against epochs to convergence,
     both logarithmic, with lines of equal total time.
     """
     figure = style.new_figure()
-    _lines_of_equal_time(figure, series)
-    for index, each in enumerate(series):
-        look = style.style_of(index)
+    points = [point for each in series for point in each.points]
+    if points:
+        _lines_of_equal_time(figure, points)
+    for each, look in zip(series, style.looks([s.variant or s.name for s in series]), strict=True):
         _trials(figure, each, look)
         if each.default is not None:
-            at = each.epochs[each.default], each.s_per_epoch[each.default]
-            hover = f"default<br>{PLACE}"
+            at, hover = each.points[each.default], f"default<br>{PLACE}"
             style.draw_default(figure, at, look, study=each.name, hovertemplate=hover)
-    if not any(each.epochs for each in series):
-        style.say_nothing_yet(figure, "no trial has finished yet")
-    style.finish(figure, title=title, x="epochs to convergence", y="seconds an epoch")
+    style.finish(figure, x="epochs to convergence", y="seconds an epoch")
     if len(series) > style.MANY:
         style.key(figure, MARKS)
-    pairs = _pairs(series)
-    if pairs:
-        epochs, paces = zip(*pairs, strict=True)
-        figure.update_xaxes(style.logarithmic(min(epochs), max(epochs) * 1.1))
-        figure.update_yaxes(style.logarithmic(min(paces), max(paces)))
+    if not points:
+        return style.say_nothing_yet(figure, "no trial has finished yet")
+    epochs, paces = zip(*points, strict=True)
+    figure.update_xaxes(style.logarithmic(min(epochs), max(epochs) * 1.1))
+    figure.update_yaxes(style.logarithmic(min(paces), max(paces)))
     return figure
 
 
@@ -71,13 +70,13 @@ def _trials(figure: go.Figure, series: TradeSeries, look: Style) -> None:
     """All trials faint, those on the front in full."""
     on_front = set(series.front)
     groups = (
-        ("trials", [i for i in range(len(series.epochs)) if i not in on_front], 7, 0.3),
+        ("trials", [i for i in range(len(series.points)) if i not in on_front], 7, 0.3),
         ("front", sorted(on_front), 11, 1.0),
     )
     for what, members, size, opacity in groups:
         style.draw_points(
             figure,
-            [(series.epochs[i], series.s_per_epoch[i]) for i in members],
+            [series.points[i] for i in members],
             look,
             study=series.name,
             what=what,
@@ -87,18 +86,11 @@ def _trials(figure: go.Figure, series: TradeSeries, look: Style) -> None:
         )
 
 
-def _pairs(series: Sequence[TradeSeries]) -> list[tuple[float, float]]:
-    pairs = [pair for each in series for pair in zip(each.epochs, each.s_per_epoch, strict=True)]
-    return [(epochs, pace) for epochs, pace in pairs if epochs > 0 and pace > 0]
-
-
-def _lines_of_equal_time(figure: go.Figure, series: Sequence[TradeSeries]) -> None:
-    pairs = _pairs(series)
-    if not pairs:
-        return
-    low, high = min(epochs for epochs, _ in pairs) / 1.3, max(epochs for epochs, _ in pairs) * 1.15
-    floor = min(pace for _, pace in pairs) / 1.1
-    totals = [epochs * pace for epochs, pace in pairs]
+def _lines_of_equal_time(figure: go.Figure, points: Sequence[Point]) -> None:
+    low = min(epochs for epochs, _ in points) / 1.3
+    high = max(epochs for epochs, _ in points) * 1.15
+    floor = min(pace for _, pace in points) / 1.1
+    totals = [epochs * pace for epochs, pace in points]
     marks = style.marks_for(min(totals), max(totals))
     rounds = style.round_numbers(min(totals), max(totals), mantissas=marks)
     for total in rounds[:: math.ceil(len(rounds) / LINES)]:

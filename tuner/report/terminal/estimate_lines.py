@@ -19,6 +19,7 @@ from tuner.estimate.whole_estimate import (
     seconds_in_words,
     trials_in_words,
 )
+from tuner.report.figures.style import spread
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,10 +59,7 @@ def shown_rows(found: VariantEstimate) -> list[SizeRow]:
     """The default's row, and others evenly from the cheapest to the dearest."""
     default, *others = found.sizes
     others.sort(key=lambda row: row.epoch.middle if row.epoch else float("inf"))
-    if len(others) >= MOST_ROWS:
-        last = len(others) - 1
-        others = [others[round(n * last / (MOST_ROWS - 2))] for n in range(MOST_ROWS - 1)]
-    return [default, *others]
+    return [default, *(others[place] for place in spread(len(others), MOST_ROWS - 1))]
 
 
 def size_in_words(size: Size) -> str:

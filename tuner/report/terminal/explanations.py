@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from tuner.display.terminal import make_console, number_table
-from tuner.training.evaluate import ForecastQuality, IntervalQuality, Measured
+from tuner.display.text import shown
+from tuner.report.terminal.tables import fitting
+from tuner.training.evaluate import ForecastQuality, Measured
 from tuner.verdict.explain import Explanation, Ranking
 
 
@@ -74,10 +76,6 @@ def _ranking_lines(ranking: Ranking) -> list[str]:
 # What `tuner train` shows of the forecasts it made on the test split: crossings and intervals.
 
 
-HEAD_WIDTH, CELL_WIDTH = 36, 18
-"""Characters of what stands before the target columns, and of each of these."""
-
-
 def print_forecast_quality(quality: ForecastQuality) -> None:
     """How many rows crossed, then a line for each interval: coverage (mean width) over all target
     columns, and by column where the terminal is wide enough.
@@ -90,24 +88,21 @@ def print_forecast_quality(quality: ForecastQuality) -> None:
     if not quality.intervals:
         return
     columns = list(quality.intervals[0].by_column)
-    fits = len(columns) > 1 and HEAD_WIDTH + CELL_WIDTH * len(columns) <= console.width
-    heads = ("interval", "nominal", "all", *(columns if fits else []))
-    table = number_table(*heads, title="coverage of intervals (mean width)")
-    for interval in quality.intervals:
-        table.add_row(*_cells(interval, columns if fits else []))
-    console.print(table)
-    if len(columns) > 1 and not fits:
-        console.print("by target column: in the card, under metrics, forecasts")
-
-
-def _cells(interval: IntervalQuality, columns: list[str]) -> list[str]:
-    low, high = interval.levels
-    return [
-        f"{low:g} to {high:g}",
-        f"{interval.nominal:.1%}",
-        _cell(interval.overall),
-        *(_cell(interval.by_column[name]) for name in columns),
+    columns = columns if len(columns) > 1 else []
+    rows = [
+        {
+            "interval": "{:g} to {:g}".format(*each.levels),
+            "nominal": f"{each.nominal:.1%}",
+            "all": _cell(each.overall),
+            **{shown(name): _cell(each.by_column[name]) for name in columns},
+        }
+        for each in quality.intervals
     ]
+    title = "coverage of intervals (mean width)"
+    table = fitting(title, rows, console.width, leave_out=[*map(shown, reversed(columns))])
+    console.print(table)
+    if len(table.columns) < len(rows[0]):
+        console.print("by target column: in the card, under metrics, forecasts")
 
 
 def _cell(found: Measured) -> str:

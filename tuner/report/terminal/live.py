@@ -18,7 +18,9 @@ from rich.table import Table
 from tuner.display.terminal import Console, is_live, line, make_console
 from tuner.errors import StudyGoneError
 from tuner.report.figures.series import volume_series
-from tuner.report.study_status import Alarm, alarms_of, in_lines
+from tuner.report.figures.style import spread
+from tuner.report.study_status import Alarm, alarms_of, duration, in_lines, seconds_left
+from tuner.report.terminal.tables import trials_table
 from tuner.report.terminal.trial_sections import sparkline
 from tuner.storage.queue.roster import WorkerRow
 from tuner.storage.records import Counts
@@ -30,8 +32,8 @@ from tuner.study.results import StudyResults, TrialRecord, read_results
 # workers, failures.
 
 
-WIDE = 90
-"""Columns from which on the front's rows name hyperparameters too."""
+HEADINGS = 8
+"""Columns that the parts' names have."""
 SPARK_WIDTH = 24
 BESIDE_SPARK = 45
 """Columns that the words beside the trend need: heading, value, and how long ago it last grew."""
@@ -40,8 +42,6 @@ FRONT_ROWS = (2, 8)
 between them, what the terminal's height allows."""
 WORKER_ROWS = 8
 FAILURE_ROWS = 3
-RECENT = 10
-"""Finished trials whose durations say how long the rest will take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,6 @@ class Look:
         results = read_results(opened)
         counts, workers = opened.ledger.counts(), opened.roster.working()
         return Look(opened.name, counts, results, workers, alarms_of(opened, results))
-
-    @property
-    def seconds_left(self) -> float | None:
-        """By the durations of the latest trials,
-        shared among the workers of now; None where either is missing.
-        """
-        ended = [r.recorded.total_s for r in self.results.records if r.state.is_finished()]
-        known = [float(seconds) for seconds in ended[-RECENT:] if seconds]
-        if not known or not self.counts.running:
-            return None
-        return sum(known) / len(known) * self.counts.left / self.counts.running
 
 
 def picture(looks: Sequence[Look], console: Console, *, footer: str = "") -> RenderableType:
@@ -112,10 +101,10 @@ def _tally(look: Look) -> str:
 def _body(look: Look, console: Console, *, front_rows: int) -> RenderableType:
     body = Table.grid(padding=(0, 1))
     body.add_column(no_wrap=True, style="dim", width=7)
-    body.add_column(no_wrap=True, overflow="ellipsis", max_width=console.width - 8)
+    body.add_column(no_wrap=True, overflow="ellipsis", max_width=console.width - HEADINGS)
     plain = console.options.ascii_only
     for heading, found in (
-        ("front", _front(look, wide=console.width >= WIDE, rows=front_rows)),
+        ("front", _front(look, width=console.width - HEADINGS, rows=front_rows)),
         (
             "volume",
             _volume(look, plain=plain, width=min(SPARK_WIDTH, console.width - BESIDE_SPARK)),
@@ -129,40 +118,17 @@ def _body(look: Look, console: Console, *, front_rows: int) -> RenderableType:
     return body
 
 
-def _front(look: Look, *, wide: bool, rows: int) -> Iterator[RenderableType]:
-    front = [record for record in look.results.front if record.values]
+def _front(look: Look, *, width: int, rows: int) -> Iterator[RenderableType]:
+    front = look.results.front
     if not front:
         yield line("no finished trial yet", style="dim")
         return
-    heading = " trial    time s       MQL  epochs"
-    yield line(heading + ("  hidden  batch        lr" if wide else ""), style="dim")
-    shown = front
-    if len(front) > rows:
-        shown = [front[round(i * (len(front) - 1) / (rows - 1))] for i in range(rows)]
-    for record in shown:
-        yield line(_row(record, wide=wide))
-    notes = []
+    shown = [front[place] for place in spread(len(front), rows)]
+    yield trials_table(shown, look.results.objectives, width)
     if len(shown) < len(front):
-        notes.append(f"{len(shown)} of {len(front)} shown")
+        yield line(f"{len(shown)} of {len(front)} shown", style="dim")
     if look.results.censored:
-        notes.append("nothing converged yet: times are where a limit cut")
-    if notes:
-        yield line("; ".join(notes), style="dim")
-
-
-def _row(record: TrialRecord, *, wide: bool) -> str:
-    assert record.values is not None, "only complete trials are on a front"
-    seconds, error = record.values
-    epochs = "" if record.recorded.epochs is None else record.recorded.epochs
-    words = f"{record.number:>6} {seconds:>9.3f} {error:>9.4f} {epochs:>7}"
-    if wide:
-        p, rate = record.params, record.params.get("learning_rate")
-        shown = "-" if rate is None else f"{rate:.2e}"
-        words += f" {p.get('hidden_size', '-'):>7} {p.get('batch_size', '-'):>6} {shown:>9}"
-    marks = "default" if record.is_default else ""
-    marks += " contaminated" if record.recorded.contaminated else ""
-    marks += f" {record.runs_in_words}"
-    return f"{words}  {marks.strip()}".rstrip()
+        yield line("nothing converged yet: times are where a limit cut", style="dim")
 
 
 def _volume(look: Look, *, plain: bool, width: int) -> Iterator[RenderableType]:
@@ -217,20 +183,10 @@ def _failures(look: Look) -> Iterator[RenderableType]:
 
 
 def _last_line(looks: Iterable[Look], footer: str) -> str:
-    each = (look.seconds_left for look in looks if look.counts.left)
+    each = (seconds_left(look.results, look.counts) for look in looks if look.counts.left)
     left = [seconds for seconds in each if seconds is not None]
     estimate = f"about {duration(max(left))} left" if left else ""
     return "; ".join(part for part in (estimate, footer) if part)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: `40 s`, `12 min`, `3 h 20 min`."""
-    minute, hour = 60, 3600
-    if seconds < 2 * minute:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * hour:
-        return f"{seconds / minute:.0f} min"
-    return f"{seconds // hour:.0f} h {seconds % hour / minute:.0f} min"
 
 
 REFRESH_S = 2.0
@@ -369,14 +325,14 @@ def _training(study: OpenStudy) -> str:
     busy = [each for each in study.roster.working() if each.trial_number is not None]
     if not busy:
         return ""
-    look = Look(study.name, study.ledger.counts(), read_results(study), tuple(busy))
-    left = ""
-    if look.seconds_left is not None and look.counts.left:
-        left = f", about {duration(look.seconds_left)} left"
+    counts, left = study.ledger.counts(), ""
+    seconds = seconds_left(read_results(study), counts)
+    if seconds is not None and counts.left:
+        left = f", about {duration(seconds)} left"
     elif (most_s := _most_left_s(study, busy[0].trial_number)) is not None:
         left = f", at most {duration(most_s)} left of it"
     more = f" ({len(busy) - 1} more train)" if len(busy) > 1 else ""
-    done = f"{look.counts.finished}/{look.counts.budget}"
+    done = f"{counts.finished}/{counts.budget}"
     return f"{study.name} {done}: {worker_in_words(busy[0])}{left}{more}"
 
 

@@ -16,7 +16,6 @@ from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.short_answer import ANSWER
-from tuner.verdict.reasons import ABOUT_TEST_SPLIT
 
 COST = "What it cost, and what it gives"
 
@@ -66,19 +65,10 @@ class StageLines:
 
 def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, list[str]]]:
     """What a retune ends with, by titles: sentences of the comparison, and what it cost."""
-    wanted = (
-        files.CONFIRMED,
-        files.BETWEEN_VARIANTS,
-        files.ANOTHER_SEARCH,
-        files.AT_LEVELS,
-    )
-    there = dict(files.sections_of(report))
-    found = [(title, there[title]) for title in wanted if title in there]
     missing = [f"{each}." for each in nothing_recommended(report)]
     cost = [f"{each}." for each in lines]
-    read = [f"{each}." for each in report.notes if each in ABOUT_TEST_SPLIT]
-    answer = (ANSWER, list(report.answer))
-    parts = [answer, *found, ("Nothing recommended", missing), (COST, cost), ("To read this", read)]
+    ends = [("Nothing recommended", missing), (COST, cost)]
+    parts = [(ANSWER, list(report.answer)), *files.sections_of(report), *ends]
     return [(title, told) for title, told in parts if told]
 
 
@@ -94,12 +84,3 @@ def nothing_recommended(report: Report) -> list[str]:
             why = answer if isinstance(answer, str) else "its confirmation has no runs"
             found.append(f"{study.name}: {why}")
     return found
-
-
-def print_verdict(report: Report, lines: Sequence[str]) -> None:
-    """The sections on stdout."""
-    console = make_console()
-    for title, told in verdict_sections(report, lines):
-        console.print(files.headed(title))
-        for each in told:
-            console.print(f"  {each}", soft_wrap=True)

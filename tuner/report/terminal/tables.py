@@ -4,84 +4,107 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from optuna.trial import TrialState
 from rich.cells import cell_len
 from rich.table import Table
 
-from tuner.config import BUILT_IN, Value
-from tuner.display.terminal import Console, make_console, number_table
+from tuner.config import BUILT_IN
+from tuner.display.terminal import Console, lines, make_console
 from tuner.display.text import command_line, option, shortened, shown, shown_value
 from tuner.report.study_status import Alarm, alarms_of_ended, in_lines, status_of
 from tuner.spec.objectives import axis_title, heading
 from tuner.spec.program import clock_in_words
 from tuner.spec.study_file import builtin_variants
 from tuner.storage.records import Counts
-from tuner.storage.url import DEFAULT_URL, absolute, parse_url
+from tuner.storage.url import DEFAULT_URL, DatabaseUrl, absolute, parse_url
+from tuner.study.baselines import told_all
 from tuner.study.open import OpenStudy
 from tuner.study.results import (
     StudyResults,
     TrialRecord,
-    baselines_of,
-    in_words,
-    loses,
     read_results,
 )
-from tuner.study.snapshot import snapshot
+from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.recommendation import why_none
 
 # What to run after a launch: only what will work now, quoted as a shell needs it.
 
 
-def next_steps(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: str) -> list[str]:
-    """Commands, the most useful one first.
-    `launch` are the words of the one that has just ended.
+def next_steps(
+    studies: Sequence[StudySnapshot], address: DatabaseUrl, launch: Sequence[str], *, ended: str
+) -> list[str]:
+    """Commands in the order in which one needs them, the dashboard last.
+    `launch` are the words of the one that has just ended; the studies are at `address`.
     """
-    results = [read_results(each) for each in opened]
-    if ended != "filled" and not any(each.front for each in results):
-        first = list(launch)
+    where = _storage(address)
+    if ended != "filled" and not any(each.results.front for each in studies):
+        found = [list(launch)]
     else:
-        first = _on_results(opened, results)
-    return [command_line(first), command_line(["tuner", "dashboard", *_storage(opened[0])])]
+        found = _on_results(studies, where)
+    return [command_line(each) for each in (*found, ["tuner", "dashboard", *where])]
 
 
-def _on_results(opened: Sequence[OpenStudy], results: Sequence[StudyResults]) -> list[str]:
-    """A configuration of the first study that has one to recommend; else a trial that says why
-    there is none.
+MODEL = "model.safetensors"
+
+
+def _on_results(studies: Sequence[StudySnapshot], where: Sequence[str]) -> list[list[str]]:
+    """What to do with a configuration of the first study that has one to recommend; else a trial
+    that says why there is none.
     """
-    for study, found in zip(opened, results, strict=True):
-        if found.front and not found.infeasible:
+    for study in studies:
+        if study.results.front and not study.results.infeasible:
             # What is recommended takes some trials; a point of the front is there at once.
-            pick = [] if why_none(snapshot(study)) is None else ["--pick", "knee"]
-            return ["tuner", "best", *_study(study), *pick, *_storage(study)]
-    for study, found in zip(opened, results, strict=True):
-        failed = [record.number for record in found.records if record.state == TrialState.FAIL]
+            pick = [] if why_none(study) is None else ["--pick", "knee"]
+            which = [*_study(study), *pick, *where]
+            if study.definition.program is not None:
+                return [["tuner", "best", *which]]
+            train = ["tuner", "train", *which, "--output", MODEL]
+            return [["tuner", "best", *which], train, ["tuner", "predict", MODEL, _recent(study)]]
+    for study in studies:
+        failed = [r.number for r in study.results.records if r.state == TrialState.FAIL]
         if failed:
             which = [str(failed[0]), *option("--study", study.name)]
-            return ["tuner", "trial", *which, *_storage(study)]
-    return ["tuner", "status", *_storage(opened[0])]
+            return [["tuner", "trial", *which, *where]]
+    return [["tuner", "status", *where]]
 
 
-def _storage(opened: OpenStudy) -> list[str]:
+def _recent(study: StudySnapshot) -> str:
+    """Rows to forecast from: the task's own, or a file that the reader has to name."""
+    return study.definition.task_name if _is_built_in(study) else "recent.csv"
+
+
+def _is_built_in(study: StudySnapshot) -> bool:
+    """No task file may have the name of such a task."""
+    return bool(study.definition.task["source"]["kind"] == study.definition.task_name)
+
+
+def print_next(commands: Sequence[str]) -> None:
+    """The last lines of what has ended."""
+    console = make_console()
+    for index, command in enumerate(commands):
+        console.print(f"{'      ' if index else 'Next: '}{command}", soft_wrap=True)
+
+
+def _storage(address: DatabaseUrl) -> list[str]:
     """The flag that leads back to this database;
     what is secret has to come from the environment again.
     """
-    address = opened.database.address
     here = absolute(parse_url(DEFAULT_URL)).sqlite_path
     usual = address.is_sqlite and address.sqlite_path == here
     return [] if usual or address.holds_secrets else ["--storage", str(address)]
 
 
-def _study(opened: OpenStudy) -> list[str]:
+def _study(study: StudySnapshot) -> list[str]:
     """The flags by which `tuner best` finds the study:
     files of the user's own are not known by their names.
     """
-    variant, task = opened.definition.variant, opened.definition.task_name
-    # No task file may have the name of such a task.
-    built_in = opened.definition.task["source"]["kind"] == task and variant in builtin_variants()
-    usual = built_in and opened.membership.group == f"{task}-{variant}"
-    return ["--variant", variant, "--task", task] if usual else option("--study", opened.name)
+    variant, task = study.variant, study.definition.task_name
+    usual = _is_built_in(study) and variant in builtin_variants()
+    if usual and study.membership.group == f"{task}-{variant}":
+        return ["--variant", variant, "--task", task]
+    return option("--study", study.name)
 
 
 # Lines at the end of a launch: how much there is, what has no values, what needs no network.
@@ -113,12 +136,12 @@ def stopped_in_words(ended: str) -> str:
 
 
 def without_values(results: StudyResults) -> str:
-    reasons: dict[str, int] = {}
+    reasons = Counter[str]()
     for record in results.records:
         if record.state.name in ("FAIL", "PRUNED"):
             missed = record.recorded.target_missed
             reason = "missed target" if missed else record.recorded.stopped_by or "failed"
-            reasons[reason] = reasons.get(reason, 0) + 1
+            reasons[reason] += 1
     told = (f", {number} {why.replace('_', ' ')}" for why, number in sorted(reasons.items()))
     return "".join(told)
 
@@ -133,18 +156,13 @@ def column_lines(results: StudyResults) -> list[str]:
     return [f"test MQL of trial {best.number} by target column, in its units: {', '.join(each)}"]
 
 
-def baseline_lines(results: StudyResults) -> list[str]:
-    """What forecasts without a network come to, and that the front's best is no better."""
-    objective = results.objectives[1]
-    baselines = baselines_of(results.records, objective)
-    if not baselines:
-        return []
-    each = [f"{in_words(name)} {mql:.4g}" for name, mql in baselines.items()]
-    lines = [f"without a network: {', '.join(each)} ({axis_title(objective)})"]
-    points = [record.values[1] for record in results.front if record.values]
-    if points and (said := loses(min(points), baselines, "the best of the front", error=objective)):
-        lines.append(f"{said}.")
-    return lines
+def worth_lines(results: StudyResults) -> list[str]:
+    """Whether the training is worth it, and what forecasts without a network come to."""
+    found = results.worth(results.best, "the best of the front")
+    error = results.objectives[1]
+    told = ", ".join(told_all(results.baselines, error))
+    lines = [] if found is None else [f"{found.sentence}."]
+    return lines + ([f"without a network: {told} ({axis_title(error)})"] if told else [])
 
 
 COLUMNS = {
@@ -160,15 +178,9 @@ WIDEST_NAME = 16
 """Of a hyperparameter's name and value."""
 WIDEST = 60
 """Of one cell: a study with a longer name would leave no room to the others' rows."""
-MARKS = (
-    ("*", "the default hyperparameters"),
-    ("~", "did not converge: its time is where a limit cut it"),
-    ("!", "timing contaminated: something else used the device meanwhile"),
-    ("x", "beyond the limits that the study was given"),
-)
 
 
-def front_table(opened: OpenStudy, results: StudyResults) -> Table:
+def front_table(name: str, results: StudyResults, width: int) -> Table:
     """The Pareto front, fastest first; the default
     configuration is added, dim, when it is not on it.
     """
@@ -179,16 +191,37 @@ def front_table(opened: OpenStudy, results: StudyResults) -> Table:
         kind += f" of trials with {results.limits}"
     others = [each for each in results.configurations if each.is_default]
     others = [each for each in others if each not in results.front]
-    names = _hyperparameters([*results.front, *others])
-    columns = [COLUMNS.get(name, shortened(name, WIDEST_NAME)) for name in names]
-    objectives = (heading(name) for name in results.objectives)
-    heads = ("trial", *objectives, "epochs", *columns, "")
-    table = number_table(*heads, title=f"{opened.name}: Pareto {kind}")
-    for record in results.front:
-        table.add_row(*_cells(record, names))
-    for record in others:
-        table.add_row(*_cells(record, names), style="dim")
-    return table
+    faint = [False] * len(results.front) + [True] * len(others)
+    records, title = [*results.front, *others], f"{name}: Pareto {kind}"
+    return trials_table(records, results.objectives, width, title=title, faint=faint)
+
+
+def trials_table(
+    records: Sequence[TrialRecord],
+    objectives: Sequence[str],
+    width: int,
+    *,
+    title: str = "",
+    faint: Sequence[bool] = (),
+) -> Table:
+    """A row for each of these complete trials, with as many of the hyperparameters as fit."""
+    names, rows = _hyperparameters(records), []
+    for record in records:
+        assert record.values is not None, "only complete trials have a row"
+        seconds, error = record.values
+        row = {"trial": str(record.number)}
+        row |= {heading(objectives[0]): f"{seconds:.3f}", heading(objectives[1]): f"{error:.4f}"}
+        row["epochs"] = "" if record.recorded.epochs is None else str(record.recorded.epochs)
+        fixed = len(row)
+        for name in names:
+            column = COLUMNS.get(name, shortened(name, WIDEST_NAME))
+            while column in row:  # another one is called so, or is when it is cut
+                column += "'"
+            value = record.params.get(name, "")  # where the configuration has no such one
+            row[column] = shortened(shown_value(value, 3), WIDEST_NAME)
+        rows.append({**row, "": _remarks(record)})
+    leave_out = list(rows[0])[-2 : fixed - 1 : -1]
+    return fitting(title, rows, width, leave_out=leave_out, faint=faint)
 
 
 def _hyperparameters(records: Iterable[TrialRecord]) -> list[str]:
@@ -197,44 +230,15 @@ def _hyperparameters(records: Iterable[TrialRecord]) -> list[str]:
     return [name for name in BUILT_IN if name in found] + sorted(found.difference(BUILT_IN))
 
 
-def _marks(record: TrialRecord) -> str:
-    holds = (
-        record.is_default,
-        not record.converged,
-        bool(record.recorded.contaminated),
-        not record.feasible,
-    )
-    return "".join(mark for (mark, _), held in zip(MARKS, holds, strict=True) if held)
-
-
-def _legend(records: Iterable[TrialRecord]) -> list[str]:
-    used = {mark for record in records for mark in _marks(record)}
-    return [f"  {mark}  {meaning}" for mark, meaning in MARKS if mark in used]
-
-
-def _cells(record: TrialRecord, names: Sequence[str]) -> tuple[str, ...]:
-    assert record.values is not None, "only complete trials have a row"
-    return (
-        str(record.number),
-        f"{record.values[0]:.3f}",
-        f"{record.values[1]:.4f}",
-        "" if record.recorded.epochs is None else str(record.recorded.epochs),
-        *(_cell(name, record.params.get(name)) for name in names),
-        " ".join(filter(None, (_marks(record), record.runs_in_words))),
-    )
-
-
-def _cell(name: str, value: Value | None) -> str:
-    """Empty where a configuration has no such hyperparameter."""
-    if value is None:
-        return ""
-    if name == "learning_rate":
-        return f"{value:.2e}"
-    if name == "weight_decay":
-        return f"{value:.1e}" if value else "0"
-    if name == "dropout":
-        return f"{value:.3f}"
-    return shortened(shown_value(value, 4) if name not in BUILT_IN else value, WIDEST_NAME)
+def _remarks(record: TrialRecord) -> str:
+    holds = {
+        "default": record.is_default,
+        "not converged": not record.converged,
+        "contaminated": bool(record.recorded.contaminated),
+        "beyond the limits": not record.feasible,
+    }
+    words = [word for word, held in holds.items() if held]
+    return ", ".join(filter(None, (*words, record.runs_in_words)))
 
 
 def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: str) -> None:
@@ -246,23 +250,23 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
     for each in opened:
         results = read_results(each)
         counts = each.ledger.counts()
+        for line in worth_lines(results):
+            console.print(line, style="" if line.startswith("without") else "bold")
         if results.front:
-            console.print(front_table(each, results))
-            for line in _legend(results.configurations):
-                console.print(line)
+            console.print(front_table(each.name, results, console.width))
         else:
             console.print(f"{each.name}: no finished trial to show yet")
         console.print(f"{held_in_words(counts)}{without_values(results)}")
-        for line in (*column_lines(results), *baseline_lines(results)):
-            console.print(line, style="yellow" if "loses" in line else "")
+        for line in column_lines(results):
+            console.print(line)
         _warn_of_timings(console, results)
         if by := clock_in_words(each.definition.clock):
             console.print(f"Times are by {by}.")
         console.print()
     if ended != "filled":
         console.print(f"{stopped_in_words(ended).capitalize()}.")
-    for index, command in enumerate(next_steps(opened, launch, ended=ended)):
-        console.print(f"{'      ' if index else 'Next: '}{command}", soft_wrap=True)
+    studies = [snapshot(each) for each in opened]
+    print_next(next_steps(studies, opened[0].database.address, launch, ended=ended))
 
 
 def print_status(
@@ -275,11 +279,11 @@ def print_status(
     statuses = [(each, known.get(each.name) or status_of(each)) for each in _by_group(opened)]
     sizes = Counter(each.membership.group for each in opened)
     studies = [
-        _study_row(status, finished=each.ledger.counts().finished, sizes=sizes)
+        _on_one_line(_study_row(status, finished=each.ledger.counts().finished, sizes=sizes))
         for each, status in statuses
     ]
     dispensable = ("device", "waiting", "pruned", "search", "verified", "running")
-    console.print(fitting("Studies", studies, console, leave_out=dispensable))
+    console.print(fitting("Studies", studies, console.width, leave_out=dispensable))
     if sum(status["hypervolume"] is not None for _, status in statuses) > 1:
         console.print(
             "Hypervolumes have a reference point each and do not compare: tuner compare does that.",
@@ -296,12 +300,18 @@ def print_status(
         for alarm in in_lines([Alarm(**found) for found in status["alarms"]]):
             console.print(f"{each.name}: {alarm}", style="yellow", soft_wrap=True)
     at_work = [
-        _worker_row(worker, study=each.name)
+        _on_one_line(_worker_row(worker, study=each.name))
         for each, status in statuses
         for worker in status["workers"]
     ]
     if at_work:
-        console.print(fitting("Workers", at_work, console, leave_out=("worker", "seen", "study")))
+        console.print(
+            fitting("Workers", at_work, console.width, leave_out=("worker", "seen", "study"))
+        )
+
+
+def _on_one_line(row: Mapping[str, str]) -> dict[str, str]:
+    return {column: shortened(text, WIDEST) for column, text in row.items()}
 
 
 def _by_group(opened: Sequence[OpenStudy]) -> list[OpenStudy]:
@@ -350,30 +360,42 @@ def _worker_row(worker: dict[str, Any], *, study: str) -> dict[str, str]:
     }
 
 
+LEFT = ("study", "search", "device", "worker", "seen", "variant", "core change", "verdict")
+"""Columns of words."""
+
+
 def fitting(
-    title: str, rows: Sequence[Mapping[str, str]], console: Console, *, leave_out: Sequence[str]
+    title: str,
+    rows: Sequence[Mapping[str, str]],
+    width: int,
+    *,
+    leave_out: Sequence[str],
+    faint: Sequence[bool] = (),
 ) -> Table:
-    """A table of `rows`; where the console is too narrow,
-    without columns of `leave_out`, the first ones first.
+    """A table of `rows`, some of them `faint`; where `width` is too little for it, without columns
+    of `leave_out`, the first ones first. Line breaks in cells are our own.
     """
-    rows = [{column: shortened(text, WIDEST) for column, text in row.items()} for row in rows]
-    columns = list(rows[0])
-    widths = {
-        column: GAP + max(len(column), *(cell_len(row[column]) for row in rows))
-        for column in columns
-    }
     for dropped in leave_out:
-        if sum(widths[column] for column in columns) <= console.width:
-            break
-        if dropped in columns:
-            columns.remove(dropped)
-    table = Table(title=title, title_justify="left", box=None, padding=(0, GAP, 0, 0))
-    for column in columns:
-        words = column in ("study", "search", "device", "worker", "seen")
-        table.add_column(column, justify="left" if words else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(row[column] for column in columns))
+        if width_of(rows) > width:
+            rows = [{name: row[name] for name in row if name != dropped} for row in rows]
+    table = Table(title=title or None, title_justify="left", box=None, padding=(0, GAP, 0, 0))
+    fits = width_of(rows) <= width
+    for column in rows[0]:
+        justify: Literal["left", "right"] = "left" if column in LEFT else "right"
+        table.add_column(column, justify=justify, no_wrap=fits)
+    for number, row in enumerate(rows):
+        style = "dim" if number < len(faint) and faint[number] else ""
+        table.add_row(*map(lines, row.values()), style=style)
     return table
+
+
+def width_of(rows: Sequence[Mapping[str, str]]) -> int:
+    """Of a table of these rows, in characters."""
+    widest = dict.fromkeys(rows[0], 0)
+    for row in (dict(zip(widest, widest, strict=True)), *rows):
+        for column, text in row.items():
+            widest[column] = max(widest[column], *map(cell_len, text.split("\n")))
+    return sum(GAP + width for width in widest.values())
 
 
 def _share_verified(status: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from tuner.display.terminal import line, make_console
 from tuner.display.text import shown_value
 from tuner.files.kinds import In
 from tuner.record import MEANINGS, Recorded, names_in
+from tuner.report.figures.style import spread
 from tuner.report.study_status import TrialDetail, utc
 from tuner.spec.objectives import axis_title
 from tuner.spec.program import ClockLabel
@@ -39,8 +40,7 @@ def sparkline(values: Sequence[float | None], *, width: int, plain: bool = False
     finite number leave a blank.
     """
     levels = PLAIN if plain else BLOCKS
-    if len(values) > width:
-        values = [values[round(i * (len(values) - 1) / max(width - 1, 1))] for i in range(width)]
+    values = [values[place] for place in spread(len(values), width)]
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if not finite:
         return ""

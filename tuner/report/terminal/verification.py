@@ -20,21 +20,19 @@ from tuner.spec.objectives import axis_title, heading
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
-from tuner.study.results import read_results
-from tuner.study.snapshot import snapshot
+from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.lacking import lacking_of
-from tuner.verdict.picks import picks_judged
+from tuner.verdict.picks import picks_of
 from tuner.verdict.reasons import about_test_split, confirmed_lines, confirmed_sentence
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.verified import (
     Verified,
     mql_of_search,
     progress,
-    read_verified,
     split_shown,
-    verifications_of,
     verified_as_dict,
+    verified_in,
 )
 
 
@@ -43,15 +41,9 @@ def progress_view(queue: Verifications) -> Iterator[Live]:
     """A bar when stderr is a terminal, a line for each finished run when it is not."""
     console = make_console(stderr=True)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    bar = Progress(*columns, console=console, transient=True)
-    if not console.is_terminal:
-        with seen_to_the_end(_Runs(queue, console, None, None)) as lines:
-            yield lines
-        return
-    with (
-        bar,
-        seen_to_the_end(_Runs(queue, console, bar, bar.add_task("verifying", total=None))) as shown,
-    ):
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    runs = _Runs(queue, console, bar, bar.add_task("verifying", total=None))
+    with bar, seen_to_the_end(runs) as shown:
         yield shown
 
 
@@ -59,8 +51,8 @@ def progress_view(queue: Verifications) -> Iterator[Live]:
 class _Runs(Live):
     queue: Verifications
     console: Console
-    bar: Progress | None
-    task: TaskID | None
+    bar: Progress
+    task: TaskID
     _seen: int = -1
 
     def look(self) -> None:
@@ -69,9 +61,8 @@ class _Runs(Live):
             counts = self.queue.counts()
         except DATABASE_FAILURES:
             return
-        if self.bar is not None and self.task is not None:
-            self.bar.update(self.task, completed=counts.finished, total=counts.budget)
-        elif counts.finished != self._seen:
+        self.bar.update(self.task, completed=counts.finished, total=counts.budget)
+        if self.bar.disable and counts.finished != self._seen:
             self.console.print(f"{counts.finished} of {counts.budget} verification runs finished")
         self._seen = counts.finished
 
@@ -92,45 +83,43 @@ def _about_test_split(opened: Sequence[OpenStudy]) -> list[str]:
 
 
 def _study_document(opened: OpenStudy) -> dict[str, Any]:
-    results = read_results(opened)
-    queued = verifications_of([opened]).runs()
-    chosen = picks_judged(results, queued, opened.name)
-    lacking = lacking_of(snapshot(opened))
+    seen = snapshot(opened)
+    chosen, lacking = picks_of(seen), lacking_of(seen)
     return {
         **who(opened),
-        "runs": progress(queued),
+        "runs": progress(seen.runs),
         "device_model": opened.device_model(),
-        "confirmation": confirmed_as_dict(opened),
+        "confirmation": _confirmed_as_dict(seen),
         "configurations": [
             {
                 "trial": each.trial_number,
                 "picks": [name for name, number in chosen.items() if number == each.trial_number],
                 "params": dict(each.params),
-                **verified_as_dict(each, results),
+                **verified_as_dict(each, seen.results),
             }
-            for each in read_verified(opened)
+            for each in verified_in(seen).values()
         ],
         "lacking": lacking.as_dict() if lacking else None,
     }
 
 
-def confirmed_as_dict(opened: OpenStudy) -> dict[str, Any] | None:
+def _confirmed_as_dict(seen: StudySnapshot) -> dict[str, Any] | None:
     """The study's last confirmation for JSON, with its sentence; None where there is none."""
-    there = confirmation_of(snapshot(opened))
+    there = confirmation_of(seen)
     if there is None:
         return None
-    return there.as_dict() | {"sentence": confirmed_sentence(there, name=opened.name)}
+    return there.as_dict() | {"sentence": confirmed_sentence(there, name=seen.name)}
 
 
 def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
     """Fresh-seed figures of every verified configuration, beside what the search had seen."""
     console = make_console()
     for each in opened:
-        verified = read_verified(each)
-        confirmed = confirmed_lines(snapshot(each))
-        if verified:
-            console.print(_table(each, verified))
-            _notes(console, each, verified)
+        seen = snapshot(each)
+        confirmed = confirmed_lines(seen)
+        if verified := list(verified_in(seen).values()):
+            console.print(_table(seen, verified))
+            _notes(console, seen, verified)
         elif not confirmed:
             console.print(f"{each.name}: nothing verified yet")
         for line in confirmed:
@@ -141,15 +130,13 @@ def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
         console.print(f"{stopped_in_words(ended).capitalize()}.")
 
 
-def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
-    results = read_results(opened)
-    chosen = picks_judged(results, verifications_of([opened]).runs(), opened.name)
-    split = split_shown(verified)
+def _table(seen: StudySnapshot, verified: Sequence[Verified]) -> Table:
+    chosen, split = picks_of(seen), split_shown(verified)
     figures = ("time s", "(search)", heading(split), "(search)", "epochs", "missed", "")
-    title = f"{opened.name}: medians over fresh seeds [95 % interval]"
+    title = f"{seen.name}: medians over fresh seeds [95 % interval]"
     table = number_table("trial", "runs", *figures, title=title)
     for each in sorted(verified, key=lambda v: v.seconds.estimate if v.seconds else float("inf")):
-        record = results.configuration_of(each.trial_number)
+        record = seen.results.configuration_of(each.trial_number)
         seconds = record.values[0] if record and record.values else None
         mql = mql_of_search(record, split)
         epochs = each.of_counted(lambda run: run.epochs)
@@ -167,8 +154,8 @@ def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
     return table
 
 
-def _notes(console: Console, opened: OpenStudy, verified: Sequence[Verified]) -> None:
-    objective = opened.definition.objectives[1]
+def _notes(console: Console, seen: StudySnapshot, verified: Sequence[Verified]) -> None:
+    objective = seen.definition.objectives[1]
     if (split := split_shown(verified)) != objective:
         console.print(
             f"  {axis_title(split)} in both columns; the search minimised the "
@@ -176,19 +163,20 @@ def _notes(console: Console, opened: OpenStudy, verified: Sequence[Verified]) ->
             soft_wrap=True,
         )
     for each in verified:
+        name = f"{each.study} trial {each.trial_number}"
         for how, count in each.misses.items():
             console.print(
-                f"  {each.name}: {count} of {len(each.runs)} runs missed "
+                f"  {name}: {count} of {len(each.runs)} runs missed "
                 f"({how.replace('_', ' ')}), not in its figures"
             )
         if late := sum(len(run.late) for run in each.runs):
-            console.print(f"  {each.name}: results that came too late to count, kept: {late}")
+            console.print(f"  {name}: results that came too late to count, kept: {late}")
     disturbed = sum(each.contaminated for each in verified)
     if disturbed:
         console.print(
             f"  {disturbed} timings were contaminated and are not in the times", style="yellow"
         )
-    if lacking := lacking_of(snapshot(opened)):
+    if lacking := lacking_of(seen):
         console.print(f"  {lacking.sentence}", style="yellow", soft_wrap=True)
 
 

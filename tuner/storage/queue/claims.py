@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,15 +40,16 @@ from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
 from tuner.storage.dialects import DURABLE, database_now
-from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.optuna import private as optuna_rows
 from tuner.storage.queue.gpu_hours import DeviceTimes, GpuHours
-from tuner.storage.queue.leased_queue import Queue, Ticket, ended_with
+from tuner.storage.queue.leased_queue import Queue, Ticket, ended_with, wait_again
 from tuner.storage.records import (
     ATTEMPTS,
     Attempt,
     Claim,
     Counts,
     TrialResult,
+    attempt_seconds,
     cell,
     damage_named,
     read_rows,
@@ -139,10 +140,9 @@ class Ledger(Queue[Claim]):
 
     def set_budget(self, trials: int) -> None:
         """Let it hold `trials` finished ones; running workers honour that at their next claim."""
+        mine = studies.c.study_id == self._study_id
         with self._engine.begin() as connection:
-            connection.execute(
-                update(studies).where(studies.c.study_id == self._study_id).values(budget=trials)
-            )
+            connection.execute(update(studies).where(mine).values(budget=trials))
 
     def counts(self) -> Counts:
         """Trials: planned, running and finished; nothing counts but what has a claim.
@@ -161,14 +161,9 @@ class Ledger(Queue[Claim]):
             raise StudyGoneError.of(self._name)
         with damage_named(self._engine, self._study_id), cell("tuner_studies.budget"):
             operator.index(seen.budget)
-        hours = self._hours(seen.policy)
-        return Counts(
-            seen.budget,
-            seen.running,
-            seen.finished,
-            time_is_up=self._is_time_up(connection, seen.policy),
-            unpaid=hours is not None and hours.is_over(connection),
-        )
+        hours, time_is_up = self._hours(seen.policy), self._is_time_up(connection, seen.policy)
+        unpaid = hours is not None and hours.is_over(connection)
+        return Counts(seen.budget, seen.running, seen.finished, time_is_up, unpaid)
 
     def _is_time_up(self, connection: Connection, policy: str | None) -> bool:
         """Whether the search has had the time that its stored policy gives it."""
@@ -205,9 +200,8 @@ class Ledger(Queue[Claim]):
         """Hold the study's row until the transaction ends (SQLite: the transaction has the only
         write lock anyway).
         """
-        connection.execute(
-            select(studies.c.study_id).where(studies.c.study_id == self._study_id).with_for_update()
-        )
+        mine = studies.c.study_id == self._study_id
+        connection.execute(select(studies.c.study_id).where(mine).with_for_update())
 
     def _lock_to_claim(self, connection: Connection) -> None:
         """Optuna's row of the study as well, so that who asks Optuna itself gets another number."""
@@ -253,17 +247,10 @@ class Ledger(Queue[Claim]):
             return self._take_waiting(connection, worker, token)
         number = _next_number(seen)
         trial_id = optuna_rows.create_running(connection, self._study_id, number)
-        made = {"trial_id": trial_id, "trial_number": number, "token": token, "worker": worker}
-        inserted = connection.execute(
-            insert(work).values(
-                study_id=self._study_id,
-                kind=self.kind,
-                state="running",
-                claimed_at=database_now(),
-                leased_until=self._renewed(),
-                **made,
-            )
-        )
+        made = {"study_id": self._study_id, "kind": self.kind}
+        made |= {"trial_id": trial_id, "trial_number": number}
+        row = made | self._begun(worker, token)
+        inserted = connection.execute(insert(work).values(row))
         return Claim(optuna_rows.primary_key(inserted), token, number, trial_id)
 
     def _adopt(self, connection: Connection) -> bool:
@@ -395,16 +382,39 @@ class Ledger(Queue[Claim]):
             connection.execute(update(work).where(work.c.work_id == row.work_id).values(told=True))
         return True
 
+    def reopen(self, is_due: Callable[[TrialResult], bool]) -> int:
+        """Let the finished trials whose results are due wait again, with their numbers, parameters
+        and seeds; what they came to stays with their attempts. Returns how many.
+
+        Nobody may be at work on the study: to others, what has a result never changes.
+        """
+        c, reopened = work.c, 0
+        finished = self._mine & (c.state == "finished")
+        query = select(work).where(finished).order_by(c.trial_number)
+        with damage_named(self._engine, self._study_id), self._engine.begin() as connection:
+            self._lock(connection)
+            for row in connection.execute(query.with_for_update()).all():
+                with cell("tuner_work.result", row.trial_number):
+                    result = TrialResult.from_json(row.result)
+                if not is_due(result):
+                    continue
+                over = {"state": "returned", "had_s": attempt_seconds(result.recorded)}
+                connection.execute(update(work).where(c.work_id == row.work_id).values(over))
+                wait_again(connection, row)
+                optuna_rows.put_back(connection, row.trial_id)
+                optuna_rows.forget(connection, row.trial_id, result)
+                reopened += 1
+        return reopened
+
     # -- the record --------------------------------------------------------------------------------
 
     def earlier_attempts(self, claim: Claim) -> int:
         """How often the claim's trial was handed back, or its worker lost, before."""
         mine = self._mine & (work.c.trial_number == claim.trial_number)
         ended = work.c.state.in_(("returned", "lost"))  # few, and found by the index
+        query = select(func.count()).select_from(work).where(mine & ended)
         with self._engine.connect() as connection:
-            return connection.execute(
-                select(func.count()).select_from(work).where(mine & ended)
-            ).scalar_one()
+            return connection.execute(query).scalar_one()
 
     def attempts(self, trial_number: int) -> tuple[Attempt, ...]:
         """Everyone's go at a trial, the first first,

@@ -113,18 +113,10 @@ class DeviceLeases:
             there = set(connection.execute(query).scalars())
             connection.execute(delete(device_leases).where(mine & (_c.domain != domain)))
             now = database_now()
+            row = {"worker": self.worker, "host": self.host, "domain": domain, "state": WAITING}
+            times = {"since": now, "leased_until": now + self.lease_s}
             for key in sorted(set(self.keys) - there):
-                connection.execute(
-                    insert(device_leases).values(
-                        device_key=key,
-                        worker=self.worker,
-                        host=self.host,
-                        domain=domain,
-                        state=WAITING,
-                        since=now,
-                        leased_until=now + self.lease_s,
-                    )
-                )
+                connection.execute(insert(device_leases).values(device_key=key, **row, **times))
 
     def _locked(self, connection: Connection) -> tuple[float, Sequence[Row[Any]]]:
         """All tickets for the devices, locked in one order for all, and the database's time."""
@@ -158,11 +150,8 @@ class DeviceLeases:
                 return Ahead(row.worker, row.host, row.state, row.since, ran_out)
         self._remove(connection, gone)
         over += gone
-        if mine.state == HELD:
-            self._update(connection, mine, leased_until=now + self.lease_s)
-        else:
-            got = {"state": HELD, "since": now, "disturbed": None}
-            self._update(connection, mine, leased_until=now + self.lease_s, **got)
+        got = {} if mine.state == HELD else {"state": HELD, "since": now, "disturbed": None}
+        self._update(connection, mine, leased_until=now + self.lease_s, **got)
         return None
 
     def _has_run_out(self, row: Row[Any], now: float) -> bool:

@@ -46,9 +46,8 @@ class EpochTable:
             return
         try:
             self._write(trial_number, work_id, rows)
-        except (
-            IntegrityError
-        ):  # somebody delivered the same at this moment: by now they are there, to be replaced
+        except IntegrityError:
+            # Somebody delivered the same at this moment: by now they are there, to be replaced.
             self._write(trial_number, work_id, rows)
 
     def _write(self, trial_number: int, work_id: int, rows: Sequence[EpochRow]) -> None:
@@ -57,11 +56,8 @@ class EpochTable:
         with self._engine.begin() as connection:
             for repeat in {row.repeat for row in rows}:
                 again = [row.epoch for row in rows if row.repeat == repeat]
-                connection.execute(
-                    delete(epochs).where(
-                        of_this & (epochs.c.repeat == repeat) & epochs.c.epoch.in_(again)
-                    )
-                )
+                those = of_this & (epochs.c.repeat == repeat) & epochs.c.epoch.in_(again)
+                connection.execute(delete(epochs).where(those))
             connection.execute(insert(epochs), [fixed | asdict(row) for row in rows])
 
     def of_trial(self, trial_number: int) -> tuple[EpochRow, ...]:
@@ -70,17 +66,7 @@ class EpochTable:
         Raises:
             StorageError: an epoch is damaged.
         """
-        of_this = (epochs.c.study_id == self._study_id) & (epochs.c.trial_number == trial_number)
-        latest = select(func.max(epochs.c.work_id)).where(of_this).scalar_subquery()
-        query = (
-            select(epochs)
-            .where(of_this & (epochs.c.work_id == latest))
-            .order_by(epochs.c.repeat, epochs.c.epoch)
-        )
-        with self._engine.connect() as connection:
-            rows = connection.execute(query).all()
-        with damage_named(self._engine, self._study_id):
-            return tuple(read_rows(EPOCHS, epochs, rows))
+        return self.of_trials([trial_number]).get(trial_number, ())
 
     def taken_over(self, trial_numbers: Collection[int]) -> dict[tuple[int, int], int]:
         """By trial and seed: how many epochs the latest attempt has from an earlier one, whose
@@ -94,12 +80,9 @@ class EpochTable:
             mine.c[name] == theirs.c[name]
             for name in ("study_id", "trial_number", "repeat", "epoch", "elapsed_s")
         ]
-        query = (
-            select(mine.c.trial_number, mine.c.repeat, func.max(mine.c.epoch))
-            .join(theirs, and_(*same, theirs.c.work_id < mine.c.work_id))
-            .where(of_these)
-            .group_by(mine.c.trial_number, mine.c.repeat)
-        )
+        of_a_seed = mine.c.trial_number, mine.c.repeat
+        query = select(*of_a_seed, func.max(mine.c.epoch)).where(of_these).group_by(*of_a_seed)
+        query = query.join(theirs, and_(*same, theirs.c.work_id < mine.c.work_id))
         with self._engine.connect() as connection:
             return {(number, seed): last for number, seed, last in connection.execute(query)}
 
@@ -109,21 +92,11 @@ class EpochTable:
         """
         c = epochs.c
         of_these = (c.study_id == self._study_id) & c.trial_number.in_(list(trial_numbers))
-        latest = (
-            select(c.trial_number, func.max(c.work_id).label("work_id"))
-            .where(of_these)
-            .group_by(c.trial_number)
-            .subquery()
-        )
-        query = (
-            select(epochs)
-            .join(
-                latest,
-                (c.trial_number == latest.c.trial_number) & (c.work_id == latest.c.work_id),
-            )
-            .where(of_these)
-            .order_by(c.trial_number, c.repeat, c.epoch)
-        )
+        last = select(c.trial_number, func.max(c.work_id).label("work_id")).where(of_these)
+        latest = last.group_by(c.trial_number).subquery()
+        same = (c.trial_number == latest.c.trial_number) & (c.work_id == latest.c.work_id)
+        query = select(epochs).join(latest, same).where(of_these)
+        query = query.order_by(c.trial_number, c.repeat, c.epoch)
         found: dict[int, list[EpochRow]] = {}
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()

@@ -52,21 +52,16 @@ class DeviceTimes:
     def of(self, connection: Connection, mine: ColumnElement[bool]) -> dict[int, _Took]:
         """What the results of some work say, by the numbers of their rows."""
         c = work.c
-        there = set(
-            connection.execute(select(c.work_id).where(mine & (c.state == "finished"))).scalars()
-        )
+        finished = select(c.work_id).where(mine & (c.state == "finished"))
+        there = set(connection.execute(finished).scalars())
         if new := sorted(there - self._took.keys()):
             query = select(c.work_id, *SAME_WORK, c.result).where(c.work_id.in_(new))
             for work_id, *piece, text in connection.execute(query):
                 study_id, _, number, _ = piece
                 with damage_named(connection.engine, study_id), cell("tuner_work.result", number):
                     recorded = TrialResult.from_json(text).recorded
-                self._took[work_id] = _Took(
-                    piece=tuple(piece),
-                    trial_number=number,
-                    whole_s=device_seconds(recorded),
-                    attempt_s=attempt_seconds(recorded),
-                )
+                whole_s, attempt_s = device_seconds(recorded), attempt_seconds(recorded)
+                self._took[work_id] = _Took(tuple(piece), number, whole_s, attempt_s)
         return {each: self._took[each] for each in there}
 
     def seconds(self, connection: Connection, mine: ColumnElement[bool]) -> float:

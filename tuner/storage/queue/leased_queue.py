@@ -212,12 +212,13 @@ class Queue(ABC, Generic[Claimed]):
 
     def _begin(self, connection: Connection, work_id: int, worker: str, token: str) -> None:
         """Let a row that waits be this worker's."""
+        mine = work.c.work_id == work_id
+        connection.execute(update(work).where(mine).values(self._begun(worker, token)))
+
+    def _begun(self, worker: str, token: str) -> dict[str, Any]:
+        """The columns of an attempt that begins."""
         claimed = {"state": "running", "token": token, "worker": worker}
-        connection.execute(
-            update(work)
-            .where(work.c.work_id == work_id)
-            .values(claimed_at=database_now(), leased_until=self._renewed(), **claimed)
-        )
+        return claimed | {"claimed_at": database_now(), "leased_until": self._renewed()}
 
     def renew(self, ticket: Ticket, had_s: float = 0.0) -> bool:
         """Extend the lease of what has had its device for so many seconds; False when it was lost:
@@ -249,7 +250,8 @@ class Queue(ABC, Generic[Claimed]):
         """
         with self._engine.begin() as connection:
             self._lock(connection)
-            row = self._running_row(connection, ticket)
+            held = self._held_by(ticket) & self._running
+            row = connection.execute(select(work).where(held).with_for_update()).first()
             if row is not None:
                 self._release(connection, row, state="returned", had_s=had_s)
 
@@ -262,10 +264,6 @@ class Queue(ABC, Generic[Claimed]):
         with self._engine.execution_options(**{DURABLE: durable}).begin() as connection:
             return connection.execute(update(work).where(held).values(**values)).rowcount == 1
 
-    def _running_row(self, connection: Connection, ticket: Ticket) -> Row[Any] | None:
-        held = self._held_by(ticket) & self._running
-        return connection.execute(select(work).where(held).with_for_update()).first()
-
     def _has_recorded(self, ticket: Ticket, result: str) -> bool:
         held = self._held_by(ticket) & (work.c.state == "finished")
         with self._engine.connect() as connection:
@@ -275,10 +273,9 @@ class Queue(ABC, Generic[Claimed]):
     def _keep_late(self, ticket: Ticket, result: str) -> None:
         """Keep a result whose lease was lost. The first one that is said of a token stays."""
         ended = work.c.state.in_(("lost", "returned")) & work.c.result.is_(None)
+        kept = update(work).where(self._held_by(ticket) & ended).values(result=result)
         with self._engine.begin() as connection:
-            connection.execute(
-                update(work).where(self._held_by(ticket) & ended).values(result=result)
-            )
+            connection.execute(kept)
 
     # -- everybody's duty --------------------------------------------------------------------------
 
@@ -290,7 +287,9 @@ class Queue(ABC, Generic[Claimed]):
         against the work: its worker was killed on purpose.
         """
         if worker is None:
-            rows = self._reap_overdue(state)
+            confirmed = self._confirmed()
+            due = self._overdue() & work.c.work_id.in_(confirmed)
+            rows = self._take_back(due, state, skip_locked=True) if confirmed else ()
             lost = [(self._work_of(row), row.worker) for row in rows]
             log_lost(self._engine, lost)
         else:
@@ -299,13 +298,6 @@ class Queue(ABC, Generic[Claimed]):
             rows = self._take_back(theirs, state) if self._any(theirs) else ()
         self.settle()
         return len(rows)
-
-    def _reap_overdue(self, state: str) -> Sequence[Row[Any]]:
-        confirmed = self._confirmed()
-        if not confirmed:
-            return ()
-        due = self._overdue() & work.c.work_id.in_(confirmed)
-        return self._take_back(due, state, skip_locked=True)
 
     def _take_back(
         self, due: ColumnElement[bool], state: str, *, skip_locked: bool = False
@@ -335,13 +327,13 @@ class Queue(ABC, Generic[Claimed]):
         connection.execute(update(work).where(work.c.work_id == row.work_id).values(ended))
         query = select(func.count()).select_from(work)
         lost = connection.execute(query.where(_same(row), work.c.state == "lost")).scalar_one()
-        again: dict[str, Any] = {each.name: row._mapping[each.name] for each in PIECE}  # noqa: SLF001
+        again = _piece(row)
         if lost >= MAX_ATTEMPTS:
             said = {"result": set_aside(lost).to_json(), "worker": SET_ASIDE_BY}
             now = dict.fromkeys(("claimed_at", "leased_until", "ended_at"), database_now())
             connection.execute(insert(work).values(again | said | now | {"state": "finished"}))
             return
-        connection.execute(insert(work).values(again | {"state": "waiting"}))
+        wait_again(connection, row)
         self._put_back(connection, row)
 
     # -- how much there is -------------------------------------------------------------------------
@@ -358,6 +350,12 @@ class Queue(ABC, Generic[Claimed]):
         with self._engine.connect() as connection:
             return connection.execute(query).scalar_one()
 
+    def workers(self) -> list[str]:
+        """Who is at work now."""
+        query = select(work.c.worker).where(self._mine & self._running).distinct()
+        with self._engine.connect() as connection:
+            return list(connection.execute(query).scalars())
+
     def _by_state(self, connection: Connection) -> dict[str, int]:
         state = work.c.state
         query = select(state, func.count()).where(self._mine).group_by(state)
@@ -367,6 +365,15 @@ class Queue(ABC, Generic[Claimed]):
 def ended_with(result: str) -> dict[str, Any]:
     """The columns of an attempt that came to this result."""
     return {"state": "finished", "result": result, "ended_at": database_now()}
+
+
+def wait_again(connection: Connection, row: Row[Any]) -> None:
+    """Let the work of an attempt that is over wait for another one."""
+    connection.execute(insert(work).values(_piece(row) | {"state": "waiting"}))
+
+
+def _piece(row: Row[Any]) -> dict[str, Any]:
+    return {each.name: row._mapping[each.name] for each in PIECE}  # noqa: SLF001
 
 
 def _same(row: Row[Any]) -> ColumnElement[bool]:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Engine, delete, insert, select, update
 
 from tuner.storage.dialects import database_now
-from tuner.storage.schema import workers
+from tuner.storage.schema import studies, workers
 
 SILENT_AFTER_S = 120.0
 """A worker not seen for this long is not listed as working."""
@@ -31,6 +31,8 @@ class WorkerRow:
     epoch: int | None
     val_loss: float | None
     silent_s: float
+    gpu_busy: float | None = None
+    """The share of the time on its clock so far in which the GPU had work."""
     note: str | None = None
     """What keeps it from working, e.g. a full disk."""
 
@@ -39,18 +41,11 @@ class WorkerRow:
 class HostFacts:
     """What a worker found of its host; None is what it could not find, or did not look for."""
 
-    boot_id: str | None = None
-    """Of the kernel: the same in all of its containers."""
     torch_version: str | None = None
     tuner_version: str | None = None
     """With its revision, where that is known."""
     clock_skew_s: float | None = None
     """How far its clock was ahead of the database's."""
-
-    def as_columns(self) -> dict[str, Any]:
-        """As they are stored."""
-        columns = asdict(self)
-        return {n: v[:_MOST_LETTERS] if isinstance(v, str) else v for n, v in columns.items()}
 
 
 def log_lost(engine: Engine, lost: Iterable[tuple[str, str]]) -> None:
@@ -62,9 +57,8 @@ def log_lost(engine: Engine, lost: Iterable[tuple[str, str]]) -> None:
     c = workers.c
     for work, worker in lost:
         with engine.connect() as connection:
-            row = connection.execute(
-                select(c.host, c.pid, c.device).where(c.worker == worker).limit(1)
-            ).first()
+            where = select(c.host, c.pid, c.device).where(c.worker == worker)
+            row = connection.execute(where.limit(1)).first()
         said = f"{work} is taken back: {worker} let its lease run out"
         if row is not None:
             said += (
@@ -81,34 +75,19 @@ class Roster:
         self._engine = engine
         self._study_id = study_id
 
-    def join(
-        self,
-        worker: str,
-        *,
-        host: str,
-        pid: int,
-        device: str,
-        device_uuid: str,
-        facts: HostFacts | None = None,
-    ) -> None:
+    def join(self, worker: str, *, facts: HostFacts | None = None, **where: Any) -> None:
+        """List `worker`: `where` it is are its `host`, `pid`, `device` and `device_uuid`."""
         mine = (workers.c.worker == worker) & (workers.c.study_id == self._study_id)
-        now = database_now()
+        there = select(studies.c.study_id).where(studies.c.study_id == self._study_id)
+        row = {"worker": worker, "study_id": self._study_id, **where}
+        for name, value in asdict(facts or HostFacts()).items():
+            row[name] = value[:_MOST_LETTERS] if isinstance(value, str) else value
+        row |= dict.fromkeys(("started_at", "seen_at"), database_now())
         with self._engine.begin() as connection:
+            if connection.execute(there.with_for_update()).first() is None:
+                return  # it was deleted: whoever claims of it hears so
             connection.execute(delete(workers).where(mine))
-            connection.execute(
-                insert(workers).values(
-                    worker=worker,
-                    study_id=self._study_id,
-                    host=host,
-                    pid=pid,
-                    device=device,
-                    device_uuid=device_uuid,
-                    started_at=now,
-                    seen_at=now,
-                    stopped=False,
-                    **(facts or HostFacts()).as_columns(),
-                )
-            )
+            connection.execute(insert(workers).values(row))
 
     def report(self, worker: str, **values: Any) -> None:
         """Note that `worker` lives, with `trial_number`, `epoch`, `val_loss` as given."""
@@ -119,7 +98,8 @@ class Roster:
         nothing: when it was last heard of is when it ended.
         """
         here = (workers.c.worker == worker) & workers.c.stopped.is_(False)
-        self._update(here, stopped=True, trial_number=None, epoch=None, val_loss=None, note=None)
+        gone = dict.fromkeys(("trial_number", "epoch", "val_loss", "gpu_busy", "note"))
+        self._update(here, stopped=True, **gone)
 
     def _update(self, which: ColumnElement[bool], **values: Any) -> None:
         mine = which & (workers.c.study_id == self._study_id)

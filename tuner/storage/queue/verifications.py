@@ -23,17 +23,10 @@ from tuner.errors import StudyGoneError
 from tuner.files.plain import Count, Label, Loose, read_json
 from tuner.record import Recorded
 from tuner.spec.ranges import ChoiceValue
-from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.optuna import private as optuna_rows
 from tuner.storage.queue.gpu_hours import DeviceTimes, GpuHours
 from tuner.storage.queue.leased_queue import MAX_ATTEMPTS, Queue
-from tuner.storage.records import (
-    Claim,
-    Counts,
-    TrialResult,
-    damage_named,
-    from_text,
-    read_rows,
-)
+from tuner.storage.records import Claim, Counts, TrialResult, damage_named, from_text, read_rows
 from tuner.storage.schema import RUN, studies, work
 
 # A verification run as a record and as a row.
@@ -119,11 +112,10 @@ class StoredPlan(Loose):
     def picked(self, study: str) -> set[int]:
         """The trials of a study that this or a later plan asks about."""
         frozen = self.confirms.get(study)
-        return {
-            number
-            for picks in (self.picks, self.chosen_later)
-            for number in picks.get(study, {}).values()
-        } | set(frozen.trials() if frozen else ())
+        found = set(frozen.trials() if frozen else ())
+        for picks in (self.picks, self.chosen_later):
+            found.update(picks.get(study, {}).values())
+        return found
 
 
 def is_confirmation(plan: Mapping[str, Any]) -> bool:
@@ -143,6 +135,12 @@ _PARAMS: TypeAdapter[dict[str, Value]] = TypeAdapter(dict[Label, ChoiceValue])
 
 
 @functools.lru_cache(maxsize=64)
+def stored_plan(text: str) -> StoredPlan:
+    """What of a plan is read. Raises ValueError where it is none."""
+    return StoredPlan.model_validate_json(text, strict=True)
+
+
+@functools.lru_cache(maxsize=64)
 def read_plan(text: str) -> dict[str, Any]:
     """The plan that a run keeps, all of it. All runs of a session have the same, which is not to be
     changed.
@@ -151,7 +149,7 @@ def read_plan(text: str) -> dict[str, Any]:
         ValueError: it is none.
     """
     data = read_json(text)
-    StoredPlan.model_validate_json(json.dumps(data), strict=True)
+    stored_plan(json.dumps(data))
     return dict(data)
 
 
@@ -174,13 +172,11 @@ def plan_renamed(plan: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
     what was chosen stays known under its name.
     """
     changed = dict(plan)
-    for key in ("picks", CHOSEN_LATER, "confirms", "cut"):
+    for key in ("picks", CHOSEN_LATER, "confirms", "cut", "known_trials"):
         if old in changed.get(key, {}):
             mine = changed[key][old]
-            changed[key] = {
-                **{study: theirs for study, theirs in changed[key].items() if study != old},
-                new: mine,
-            }
+            others = {study: theirs for study, theirs in changed[key].items() if study != old}
+            changed[key] = others | {new: mine}
     return changed
 
 
@@ -224,6 +220,11 @@ class VerificationRun(PlannedRun):
         """Of a run that is claimed."""
         assert self.token is not None, "nobody has claimed this run"
         return Claim(self.work_id, self.token, self.trial_number, None)
+
+    @property
+    def copied(self) -> bool:
+        """Another search of its variant has made it, and had the device for it."""
+        return self.result is not None and self.result.recorded.copied_from is not None
 
     @property
     def piece(self) -> tuple[int, int, int]:
@@ -276,8 +277,8 @@ class Verifications(Queue[VerificationRun]):
     # -- the plan ----------------------------------------------------------------------------------
 
     def add(self, runs: Sequence[PlannedRun]) -> int:
-        """Plan `runs`; those that are there already (same trial, same seed) stay as they are.
-        Returns how many are new.
+        """Plan `runs`, or keep those that were made elsewhere; those that are there already (same
+        trial, same seed) stay as they are. Returns how many are new.
 
         To be called by one process at a time (under the initialisation lock).
         """
@@ -286,8 +287,14 @@ class Verifications(Queue[VerificationRun]):
             rows = connection.execute(select(c.study_id, c.trial_number, c.seed).where(self._mine))
             there = {(row.study_id, row.trial_number, row.seed) for row in rows}
             new = [run for run in runs if (run.study_id, run.trial_number, run.seed) not in there]
-            if new:
-                connection.execute(insert(work), [run_row(run) for run in new])
+            added: list[dict[str, Any]] = []
+            for run in new:
+                added += recorded_rows(run) if isinstance(run, VerificationRun) else [run_row(run)]
+            there_still = set(connection.execute(select(studies.c.study_id)).scalars())
+            if gone := {run.study_id for run in new} - there_still:
+                raise StudyGoneError.of(f"number {min(gone)}")
+            if added:
+                connection.execute(insert(work), added)
         return len(new)
 
     def runs(self) -> tuple[VerificationRun, ...]:
@@ -305,29 +312,24 @@ class Verifications(Queue[VerificationRun]):
             losses[each.piece] += each.state == "lost"
             if each.result is not None:
                 late.setdefault(each.piece, []).append(each.result)
-        return tuple(
-            replace(run, losses=losses[run.piece], late=tuple(late.get(run.piece, ())))
-            if run.piece in losses
-            else run
-            for run in found
-        )
+        for at, run in enumerate(found):
+            if run.piece in losses:
+                left = tuple(late.get(run.piece, ()))
+                found[at] = replace(run, losses=losses[run.piece], late=left)
+        return tuple(found)
 
     def note(self, run: VerificationRun, plan: dict[str, Any]) -> None:
         """Replace what `run` keeps of its plan."""
         mine = self._mine & (work.c.work_id == run.work_id)
+        text = json.dumps(plan, sort_keys=True)
         with self._engine.begin() as connection:
-            connection.execute(
-                update(work).where(mine).values(plan=json.dumps(plan, sort_keys=True))
-            )
+            connection.execute(update(work).where(mine).values(plan=text))
 
     def waiting_plans(self) -> dict[str, dict[str, Any]]:
         """The plans of the sessions that have runs waiting."""
         c = work.c
-        query = (
-            select(c.session, func.min(c.plan))
-            .where(self._mine & (c.state == "waiting"))
-            .group_by(c.session)
-        )
+        waiting = self._mine & (c.state == "waiting")
+        query = select(c.session, func.min(c.plan)).where(waiting).group_by(c.session)
         with self._engine.connect() as connection:
             return {str(row[0]): read_plan(row[1]) for row in connection.execute(query)}
 
@@ -336,13 +338,10 @@ class Verifications(Queue[VerificationRun]):
         how many.
         """
         waiting = self._mine & (work.c.session == session) & (work.c.state == "waiting")
-        recorded = Recorded(skipped=reason)
-        result = TrialResult(TrialState.WAITING, None, recorded).to_json()
+        result = TrialResult(TrialState.WAITING, None, Recorded(skipped=reason)).to_json()
+        skipped = update(work).where(waiting).values(state="skipped", result=result)
         with self._engine.begin() as connection:
-            done = connection.execute(
-                update(work).where(waiting).values(state="skipped", result=result)
-            )
-            return int(done.rowcount)
+            return int(connection.execute(skipped).rowcount)
 
     # -- how much there is -------------------------------------------------------------------------
 
@@ -412,14 +411,10 @@ class Verifications(Queue[VerificationRun]):
         self._require_studies(connection)
         unpaid = self._studies_of(lambda hours: not hours.may_claim(connection, worker))
         c = work.c
-        waiting = (
-            select(c.work_id)
-            .where(self._mine & (c.state == "waiting") & c.study_id.not_in(unpaid))
-            .order_by(c.place, c.work_id)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-        )
-        work_id = connection.execute(waiting).scalar_one_or_none()
+        waiting = self._mine & (c.state == "waiting") & c.study_id.not_in(unpaid)
+        first = select(c.work_id).where(waiting).order_by(c.place, c.work_id).limit(1)
+        first = first.with_for_update(skip_locked=True)
+        work_id = connection.execute(first).scalar_one_or_none()
         if work_id is None:
             return None
         self._begin(connection, work_id, worker, token)

@@ -7,6 +7,7 @@ else on its cores. It ends with the process that started it.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import pickle
@@ -23,11 +24,11 @@ from typing import TypeVar
 
 import torch
 
-from tuner.config import Backend, Hyperparameters, RunConfig
+from tuner.config import Backend, Hyperparameters
 from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.errors import DataError, TunerError
-from tuner.kernels.compile_only import PATIENCE_S, BusyError, Kernel, build_driver_module, claim
+from tuner.kernels.compile_only import Kernel, build_driver_module, claim_in_turn
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.choose import faster_fused, why_not_fused, why_nothing_is_built
@@ -43,6 +44,7 @@ from tuner.trial.ahead.compile_order import (
     why_none,
     write_stamp,
 )
+from tuner.trial.run import run_config
 
 # Compiles kernels, a forked process for each, as many at a time as there are jobs.
 
@@ -67,8 +69,6 @@ class CompilePool:
     _known: dict[str, Kernel] = field(default_factory=dict)
     _left: deque[Kernel] = field(default_factory=deque)
     _running: dict[int, Kernel] = field(default_factory=dict)
-    _elsewhere: dict[str, tuple[Kernel, float]] = field(default_factory=dict)
-    """What another process compiles, and until when it is waited for."""
     _beside: list[int] = field(default_factory=list)
 
     @property
@@ -77,7 +77,7 @@ class CompilePool:
 
     @property
     def is_over(self) -> bool:
-        return not (self._left or self._running or self._elsewhere or self._beside)
+        return not (self._left or self._running or self._beside)
 
     def add(self, kernels: Iterable[Kernel]) -> None:
         """To be compiled after those that were added before, except what is there already."""
@@ -92,17 +92,17 @@ class CompilePool:
 
     def run_beside(self, action: Callable[[], None]) -> None:
         """In a process of its own, which counts for nothing, not even as one of the jobs."""
-        pid = os.fork()
-        if pid == 0:
-            _do_and_end(action)
-        self._beside.append(pid)
+        self._beside.append(_forked(action))
 
     def step(self) -> None:
         """Take in what has ended, and start what there is room for; waits for nothing."""
         self._take_in()
-        self._look_elsewhere()
         while self._left and len(self._running) < self.jobs:
-            self._begin(self._left.popleft())
+            kernel = self._left.popleft()
+            if kernel.is_in(self.cache):  # another process was faster
+                self.compiled += 1
+            else:
+                self._running[_forked(functools.partial(self._compile, kernel))] = kernel
 
     def wait(self) -> None:
         """A moment, until something may have changed."""
@@ -121,47 +121,20 @@ class CompilePool:
             else:
                 self.failed += 1
 
-    def _look_elsewhere(self) -> None:
-        for key, (kernel, until) in list(self._elsewhere.items()):
-            if kernel.is_in(self.cache):
-                self.compiled += 1
-                del self._elsewhere[key]
-                continue
-            try:
-                held = claim(kernel, self.cache)
-            except BusyError:
-                if time.monotonic() < until:
-                    continue
-                held = None
-            del self._elsewhere[key]
-            self._fork(kernel, held)
-
-    def _begin(self, kernel: Kernel) -> None:
-        try:
-            held = claim(kernel, self.cache)
-        except BusyError:
-            self._elsewhere[kernel.key] = kernel, time.monotonic() + PATIENCE_S
-            return
-        self._fork(kernel, held)
-
-    def _fork(self, kernel: Kernel, held: int | None) -> None:
-        """The process inherits the claim, which ends with it; none where another process has just
-        ended with this kernel.
+    def _compile(self, kernel: Kernel) -> None:
+        """In a process of its own, with which the claim ends; what another one compiles just now is
+        waited for.
         """
-        if kernel.is_in(self.cache):
-            if held is not None:
-                os.close(held)
-            self.compiled += 1
-            return
-        pid = os.fork()
-        if pid == 0:
-            _do_and_end(kernel.compile)
-        if held is not None:
-            os.close(held)
-        self._running[pid] = kernel
+        claim_in_turn(kernel, self.cache)
+        if not kernel.is_in(self.cache):
+            kernel.compile()
 
 
-def _do_and_end(action: Callable[[], None]) -> None:
+def _forked(action: Callable[[], None]) -> int:
+    """The process that does this, and no more."""
+    pid = os.fork()
+    if pid:
+        return pid
     code = 1
     try:
         action()
@@ -200,11 +173,7 @@ class Wanted:
 
     def _kernels_of(self, hyperparameters: Hyperparameters) -> Mapping[str, Kernel]:
         definition = self.search.definition
-        config = RunConfig(
-            architecture=definition.architecture,
-            hyperparameters=hyperparameters,
-            training=definition.training,
-        )
+        config = run_config(definition, hyperparameters, 0)
         shapes = self.data.shapes
         automatic = config.training.backend is Backend.AUTO
         if automatic and not faster_fused(config, shapes, self.capability):
@@ -274,14 +243,9 @@ class Compiling:
         self._tell(self._progress())
 
     def _progress(self, reasons: tuple[str, ...] = (), *, over: bool = False) -> Progress:
-        return Progress(
-            found=self.pool.found,
-            there=self.pool.there,
-            compiled=self.pool.compiled,
-            failed=self.pool.failed,
-            reasons=reasons,
-            over=over,
-        )
+        counted = ("found", "there", "compiled", "failed")
+        counts = {name: getattr(self.pool, name) for name in counted}
+        return Progress(**counts, reasons=reasons, over=over)
 
     def _tell(self, progress: Progress) -> None:
         if progress != self._last:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from tuner.config import Backend, Hyperparameters
 from tuner.data.task import Task
 from tuner.files.durable import read_regular, replacing
+from tuner.files.plain import digest_of
 from tuner.models.names import builtin_names
 from tuner.spec.definition import StudyDefinition
 
@@ -168,6 +169,9 @@ class Ready:
     reason: str = ""
 
 
+_READY = TypeAdapter(Ready)
+
+
 def cache_folder(environment: Mapping[str, str]) -> Path:
     """Where Triton keeps what it compiled."""
     if folder := environment.get("TRITON_CACHE_DIR"):
@@ -184,16 +188,14 @@ def stamp_path(cache: Path, search: Search, capability: Capability) -> Path:
         if name.startswith(_COMPILERS) and name not in _PLACES
     }
     parts = [search.needs(), capability, _code_digest(), _compiler_digest(), environment]
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    return cache / f"tuner-ready-{digest[:32]}.json"
+    return cache / f"tuner-ready-{digest_of(parts)[:32]}.json"
 
 
 def read_stamp(path: Path) -> Ready | None:
     """What it says; None where there is none, or where any of what it names is gone."""
     try:
-        said = json.loads(read_regular(path, at_most=AT_MOST_BYTES))
-        ready = Ready(tuple(map(str, said["kernels"])), str(said["reason"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        ready = _READY.validate_json(read_regular(path, at_most=AT_MOST_BYTES))
+    except (OSError, ValueError):
         return None
     return ready if all((path.parent / name).exists() for name in ready.kernels) else None
 
@@ -202,7 +204,7 @@ def write_stamp(path: Path, ready: Ready) -> None:
     """For all who read the cache. Raises OSError where it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
-        file.write(json.dumps({"kernels": ready.kernels, "reason": ready.reason}).encode())
+        file.write(_READY.dump_json(ready))
 
 
 @functools.cache

@@ -48,13 +48,10 @@ KEPT_BYTES = 4096
 
 def main(words: Sequence[str]) -> int:
     folder, most, asked_s, command = words[0], int(words[1]), float(words[2]), list(words[3:])
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    woken, wakes = os.pipe()
-    os.set_blocking(wakes, False)
-    signal.set_wakeup_fd(wakes)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    woken = woken_by(signal.SIGCHLD)
     # Open at both ends: who opens it to write never waits, and its end is never read.
     report = os.open(f"{folder}/report", os.O_RDWR | os.O_NONBLOCK)
     printed, prints = os.pipe()
@@ -64,7 +61,7 @@ def main(words: Sequence[str]) -> int:
     try:
         code = _until_over(program, relay, woken, Path(folder, "stop"), asked_s)
     finally:
-        _kill_all(program)
+        kill_all(program)
         relay.take_rest()
         while code is not None and relay.pending and (0 not in relay.wait([0]) or os.read(0, 1)):
             pass  # until the worker has taken all, or hangs up
@@ -144,7 +141,7 @@ def _started(command: list[str], prints: int) -> int:
         return program
     try:
         os.setpgid(0, 0)
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(NOT_STARTED)
         signal.set_wakeup_fd(-1)
@@ -201,7 +198,17 @@ def _reaped(program: int) -> int | None:
             found = code if code >= 0 else 128 - code
 
 
-def _kill_all(program: int) -> None:
+def woken_by(*signals: signal.Signals) -> int:
+    """A pipe that can be read once one of these came; what is read are their numbers."""
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes)
+    for each in signals:
+        signal.signal(each, lambda *_: None)
+    return woken
+
+
+def kill_all(program: int) -> None:
     """Again and again: what is killed leaves its children to this process."""
     until = time.monotonic() + END_S
     while time.monotonic() < until:
@@ -229,7 +236,7 @@ def _children() -> list[int]:
     return found
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

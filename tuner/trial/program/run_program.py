@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import re
 import resource
 import time
@@ -19,7 +18,7 @@ from typing import Any
 import psutil
 from optuna.trial import TrialState
 
-from tuner.config import Backend, EpochRecord, Hyperparameters, Precision, StopReason
+from tuner.config import EpochRecord, Hyperparameters, StopReason
 from tuner.devices import Carried, CpuCores, Watch
 from tuner.devices.watch import Observation
 from tuner.errors import UsageError
@@ -29,11 +28,15 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.objectives import Ended, measured_times
 from tuner.spec.program import Program
 from tuner.storage.records import TrialResult
-from tuner.training import FitResult
 from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob, on_device
-from tuner.trial.program.kept_folder import Earlier, KeptFolder
 from tuner.trial.program.program_process import NotStartedError, ProgramError, ProgramProcess
-from tuner.trial.program.program_training import GapError, KilledError, ProgramTraining
+from tuner.trial.program.program_training import (
+    Earlier,
+    GapError,
+    KeptFolder,
+    KilledError,
+    ProgramTraining,
+)
 from tuner.trial.run import alone_on, valued
 from tuner.version import __version__
 
@@ -106,71 +109,50 @@ def program_result(
     if not stopped_by.completed:
         state = TrialState.PRUNED if stopped_by is StopReason.PRUNED else TrialState.FAIL
         if stopped_by is StopReason.DIVERGED:
-            recorded = dataclasses.replace(
-                recorded, failure=f"the program failed: {training.diverged_in_words()}"
-            )
+            why = f"the program failed: {training.diverged_in_words()}"
+            recorded = dataclasses.replace(recorded, failure=why)
         return TrialResult(state, None, recorded.storable())
     error = job.definition.objectives[1]
     if recorded.named(error) is None:
-        return failed_program(
-            job, seed, f"its final values lack {error}, which its study minimises"
-        )
+        return failed_program(job, seed, lacks(error))
     return valued(recorded, job.definition)
+
+
+def lacks(error: str) -> str:
+    """What is wrong with final values that are without this one."""
+    return f"its final values lack {error}, which its study minimises"
 
 
 def _of_program(program: Program | None) -> dict[str, Any]:
     assert program is not None, "its study has one"
-    return {
-        "clock": program.clock,
-        "versions": {"tuner": __version__},
-    }
+    return {"clock": program.clock, "versions": {"tuner": __version__}}
 
 
 def _of_final(training: ProgramTraining) -> dict[str, Any]:
     final = training.final
     if final is None:
         return {}
-    return {
-        "test_mql": final.test_mql,
-        "val_mql": final.val_mql,
-        "n_parameters": final.n_parameters,
-        "peak_memory_bytes": final.peak_memory_bytes,
-        "evaluation_s": training.evaluation_s,
-    }
+    named = ("test_mql", "val_mql", "n_parameters", "peak_memory_bytes")
+    figures = {name: getattr(final, name) for name in named}
+    return figures | {"evaluation_s": training.evaluation_s}
 
 
 def _of_epochs(training: ProgramTraining, target_val_loss: float | None) -> dict[str, Any]:
     """Losses and every time, as of a training by tuner's loop: one place says what each time is."""
-    if not training.history or training.stopped_by is None:
+    if not training.history:
         return {}
     last, best = training.history[-1], training.best
-    as_fitted = FitResult(
-        stopped_by=training.stopped_by,
-        message="",
-        epochs=len(training.history),
-        best_epoch=best.epoch,
-        best_val_loss=math.nan if best.val_loss is None else best.val_loss,
-        wall_clock_s=last.elapsed_s,
-        setup_s=training.setup_s,
-        time_to_best_s=best.elapsed_s,
-        total_s=training.total_s - training.evaluation_s,
-        s_per_epoch=last.elapsed_s / len(training.history),
-        samples_per_s=math.nan,
-        peak_memory_bytes=0,
-        n_parameters=0,
-        backend=Backend.EAGER,
-        backend_fallback="",
-        precision=Precision.FP32,
-        history=tuple(training.history),
-        model=None,
-    )
     ended = Ended(
-        training=as_fitted, evaluation_s=training.evaluation_s, target_val_loss=target_val_loss
+        history=training.history,
+        wall_clock_s=last.elapsed_s,
+        time_to_best_s=best.elapsed_s,
+        total_s=training.total_s,
+        target_val_loss=target_val_loss,
     )
     return {
         "best_epoch": best.epoch,
         "val_loss": best.val_loss,
-        "s_per_epoch": as_fitted.s_per_epoch,
+        "s_per_epoch": last.elapsed_s / len(training.history),
         **measured_times(ended),
     }
 
@@ -235,11 +217,12 @@ def told(
     study: str,
     number: int,
     seed: int,
-    earlier: Earlier,
+    last: EpochRecord | None = None,
 ) -> dict[str, Any]:
-    """What a program is told: docs/own-loop.md explains each key."""
+    """What a program is told: docs/own-loop.md explains each key. `last`: the epoch that it goes on
+    from.
+    """
     training = definition.training
-    last = earlier.epochs[-1] if earlier.epochs else None
     return {
         "protocol": PROTOCOL,
         "study": study,
@@ -325,7 +308,7 @@ class _Run:
                 study=self.job.study,
                 number=self.job.number,
                 seed=self.seed,
-                earlier=self._earlier,
+                last=next(reversed(self._earlier.epochs), None),
             ),
             None if self.kept is None else self.kept.own,
         )
@@ -403,3 +386,109 @@ def _living_cpu_s(guard: int | None) -> float:
             continue
         total += used.user + used.system + used.children_user + used.children_system
     return total
+
+
+# A program tried before its study: does it speak as it should, and do its seed and its
+# hyperparameters change anything? One that ignores its seed would be found sure of itself: fresh
+# seeds would say the same as the first one, bit for bit, and every interval would be a point.
+
+
+EPOCHS = 2
+"""Of each run."""
+SEEDS = (0, 1)
+ELSEWHERE = 0.25
+"""Of each range: where the third run is, or else at three quarters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedProgram:
+    """What three short runs of it showed."""
+
+    epochs: int
+    setup_s: float
+    s_per_epoch: float
+    ignores_seed: bool
+    ignores_hyperparameters: bool
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        found = []
+        if self.ignores_seed:
+            found.append(
+                f"the program ignores its seed: seeds {SEEDS[0]} and {SEEDS[1]} gave the same "
+                "values bit for bit, so no verdict on fresh seeds would mean anything; have it use "
+                "the seed that it is told"
+            )
+        if self.ignores_hyperparameters:
+            found.append(
+                "the program ignores its hyperparameters: other values of all of them gave the same"
+                " result bit for bit; have it use those that it is told"
+            )
+        return tuple(found)
+
+
+def check_program(definition: StudyDefinition) -> CheckedProgram:
+    """Run the program of a study three times for a few epochs: its default configuration on two
+    seeds, and another configuration on the first of them.
+
+    Raises:
+        ProgramError: it did not what it should.
+    """
+    training = definition.training.but(max_epochs=min(EPOCHS, definition.training.max_epochs))
+    short = dataclasses.replace(definition, training=training)
+    first, second = (_run(short, definition.defaults, seed) for seed in SEEDS)
+    other = _elsewhere(definition)
+    third = None if other is None else _run(short, other, SEEDS[0])
+    return CheckedProgram(
+        epochs=len(first.history),
+        setup_s=first.setup_s,
+        s_per_epoch=first.history[-1].elapsed_s / len(first.history),
+        ignores_seed=_values(first) == _values(second),
+        ignores_hyperparameters=third is not None and _values(first) == _values(third),
+    )
+
+
+def _run(
+    definition: StudyDefinition, hyperparameters: Hyperparameters, seed: int
+) -> ProgramTraining:
+    program = definition.program
+    assert program is not None, "it has one"
+    training = ProgramTraining(
+        program=program,
+        max_epochs=definition.training.max_epochs,
+        on_epoch=lambda _record: None,
+        should_stop=lambda: None,
+    )
+    trial = told(definition, hyperparameters, study="check", number=0, seed=seed)
+    running = ProgramProcess(program.command, Path(program.folder), trial, None)
+    try:
+        with running:
+            training.follow(running)
+    except ProgramError as error:
+        lines = running.last_printed
+        printed = f"; it printed: {' | '.join(lines)}" if lines else ""
+        raise ProgramError(f"the program failed: {error}{printed}{missing_extra(lines)}") from None
+    error_name = definition.objectives[1]
+    if training.stopped_by is StopReason.DIVERGED or training.final is None:
+        raise ProgramError(f"the program failed: {training.diverged_in_words()}")
+    if getattr(training.final, error_name) is None:
+        raise ProgramError(f"the program failed: {lacks(error_name)}")
+    return training
+
+
+def _elsewhere(definition: StudyDefinition) -> Hyperparameters | None:
+    """Another configuration: none of what can change is as in the default one, where that is
+    possible.
+    """
+    space, default = definition.space, definition.defaults.as_dict()
+    cubes = [space.at([share] * space.dimensions) for share in (ELSEWHERE, 1 - ELSEWHERE)]
+    best = max(cubes, key=lambda each: sum(each[name] != default.get(name) for name in each))
+    return None if best == default else definition.hyperparameters(best)
+
+
+def _values(training: ProgramTraining) -> list[Any]:
+    """All that it told but its clock."""
+    losses = [(epoch.train_loss, epoch.val_loss) for epoch in training.history]
+    final = training.final
+    assert final is not None, "else it failed"
+    return [losses, final.test_mql, final.val_mql]
