@@ -79,7 +79,7 @@ NOT_READ = [  # by `status`; `check` names them all the same
     (f"update trial_params set param_value = 'x' where trial_id = {TRIAL}", "its "),
     (
         f"update trial_user_attributes set value_json = '{{bro' where trial_id = {TRIAL}",
-        "its attributes",
+        "its attribute ",
     ),
     (f"update trial_values set value = 'x' where trial_id = {TRIAL}", "its values are x, x"),
     ("update trials set number = 77 where study_id = 1 and number = 1", "its number is 77"),

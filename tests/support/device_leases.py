@@ -13,9 +13,8 @@ from tuner.storage.queue.device_leases import DeviceLeases
 from tuner.storage.schema import device_leases
 from tuner.study.open import OpenStudy
 from tuner.worker.device_lease import DeviceLease
-from tuner.worker.heartbeat import Heartbeat
-from tuner.worker.outages import Retry
-from tuner.worker.process import StopFlag
+from tuner.worker.paths import Retry
+from tuner.worker.process import Heartbeat, StopFlag
 
 ONE, OTHER = "1" * 64, "2" * 64
 Made = Callable[..., DeviceLease]

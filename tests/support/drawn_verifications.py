@@ -14,8 +14,10 @@ from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob, on_device
+from tuner.verdict.confirmation_plan import taken_over
+from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.trial_source import VerificationSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +88,9 @@ def verify_all(
     *,
     name: str = "verifier",
 ) -> None:
-    Worker(opened, DEVICE, run, sources=(VerificationSource,), name=name).run()
+    """Make all runs that are planned; what searches share is taken over, as a call does that plans
+    what is left.
+    """
+    Worker(opened, DEVICE, run, source=VerificationSource, name=name).run()
+    queue = verifications_of(opened)
+    queue.add(taken_over(opened, queue.runs()))

@@ -16,11 +16,8 @@ class PretendTrainer:
     run: Callable[[TrialJob], TrialResult | None]
     lanes: int = 1
 
-    def load(self, *_: object) -> bool:
-        return True
-
-    def __call__(self, job: TrialJob) -> TrialResult | None:
-        return self.run(job)
+    def load(self, *_: object) -> Callable[[TrialJob], TrialResult | None]:
+        return self.run
 
     def close(self) -> None:
         pass

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 
 from tests.support.trial_jobs import job_of
 from tuner.config import EpochRecord, TrainingSettings
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file
 from tuner.storage.records import TrialResult
@@ -75,7 +75,7 @@ def write_program(folder: Path, text: str = HONEST, process: str = "") -> Path:
 def program_definition(study: Path, **changes: Any) -> StudyDefinition:
     file = load_study_file(str(study))
     given: dict[str, Any] = {
-        "task": demo_task().definition(),
+        "task": load_task("demo").definition(),
         "data_hash": "0" * 64,
         "training": file.training,
     }

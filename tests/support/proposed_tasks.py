@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pandas as pd
 
+from tuner.cli.task_text import task_text
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.proposal.file_layout import Told
-from tuner.data.proposal.proposed_task import Proposal, propose, task_name, task_text
-from tuner.data.proposal.sheet import read_sheet
+from tuner.data.proposal.proposed_task import Proposal, propose, task_name
+from tuner.data.proposal.sheet import Told, read_sheet
 from tuner.data.task import load_task
 
 
 def proposal_for(file: Path, told: Told | None = None) -> Proposal:
     told = told or Told()
-    header = None if told.header is None else told.header == "yes"
-    return propose(read_sheet(file, header=header), told, task_name(file))
+    return propose(read_sheet(file, told), told, task_name(file))
 
 
 def prepared_by(file: Path, proposal: Proposal, folder: Path) -> PreparedData:

@@ -44,5 +44,5 @@ def changed(path: Path, *changes: tuple[str, str]) -> Path:
     return path
 
 
-def prepared_of(path: Path, tmp_path: Path, **more: Path) -> PreparedData:
-    return prepare(load_task(str(path)), cache_dir=tmp_path / "cache", **more)
+def prepared_of(path: Path, tmp_path: Path, data_dir: Path | None = None) -> PreparedData:
+    return prepare(load_task(str(path)), cache_dir=tmp_path / "cache", data_dir=data_dir)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.config import TrainingSettings
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file
 
@@ -99,7 +99,7 @@ long as that file says. Half a second only from the second epoch on: nobody wait
 be checked, and for somebody to train."""
 
 
-TASK = demo_task().model_copy(update={"name": "tiny"}).definition()
+TASK = load_task("demo").model_copy(update={"name": "tiny"}).definition()
 
 
 def definition(**changes: Any) -> StudyDefinition:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.trial.program.program_process import EpochSaid, Final, Said, read_line
 
 
@@ -49,7 +49,7 @@ def tell(patch: pytest.MonkeyPatch, folder: Path, **changes: Any) -> Told:
         "min_delta": 1e-5,
         "clock": "process",
         "objectives": ["wall_clock_s", "test_mql"],
-        "task": demo_task().definition(),
+        "task": load_task("demo").definition(),
         "resume": None,
         "checkpoint_folder": str(folder / "checkpoint"),
     }

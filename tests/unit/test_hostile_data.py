@@ -27,9 +27,9 @@ from tests.support.paths import REPOSITORY
 from tuner.api import to_frame
 from tuner.config import TrainingSettings
 from tuner.errors import TunerError
-from tuner.export import FORMATS, BestConfig, as_darts, as_python, load_best, render
-from tuner.export.as_darts import RENAMED, TAKEN
+from tuner.export import FORMATS, BestConfig, forms, load_best, render
 from tuner.export.bundle import Bundle, Name, bundle
+from tuner.export.forms import RENAMED, TAKEN
 from tuner.export.load import config_of
 from tuner.export.pick import Picked
 from tuner.export.train import read_recipe
@@ -73,15 +73,14 @@ def _made(
 
 
 def text_of(config: BestConfig, form: str) -> str:
-    return as_python.render_network(config) if form == "network" else render(config, form)
+    return forms.network_of(config) if form == "network" else render(config, form)
 
 
 @pytest.fixture(autouse=True)
 def _beside_code_that_must_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    for module in (as_python, as_darts):  # the same parts of this package again and again
-        monkeypatch.setattr(module, "bundle", _bundled)
+    monkeypatch.setattr(forms, "bundle", _bundled)  # the same parts of this package again and again
     with beside_code_that_must_not_run(tmp_path):
         yield
 

@@ -13,14 +13,14 @@ from tuner.bench.entrants import make_plan
 from tuner.bench.report import summarise
 from tuner.config import Precision
 from tuner.data.prepare import prepare
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.data.windows import to_device
 from tuner.devices import list_gpus
 
 
 @pytest.fixture(scope="module")
 def contenders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contender, ...]:
-    prepared = prepare(demo_task(), cache_dir=tmp_path_factory.mktemp("prepared"))
+    prepared = prepare(load_task("demo"), cache_dir=tmp_path_factory.mktemp("prepared"))
     job = Job(prepared=prepared, device=torch.device("cuda:0"), precision=Precision.FP32)
     plan = make_plan(
         job,
@@ -30,7 +30,6 @@ def contenders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contender, ...
         against=None,
         hidden=[16],
         batch=[64],
-        against_everywhere=False,
     )
     return plan.contenders
 

@@ -10,21 +10,20 @@ import torch
 
 from tests.support.present import present
 from tuner.bench.contender import Job, run_bench
-from tuner.bench.ladder import Ladder, in_capture, ladder_rows, make_ladder, train_rungs
+from tuner.bench.ladder import Ladder, Trainings, ladder_rows, make_ladder, train_rungs
 from tuner.config import Precision
 from tuner.data.prepare import prepare
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import list_gpus
 from tuner.spec.study_file import load_study_file
-from tuner.training import evaluate, fit
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    prepared = prepare(demo_task(), cache_dir=tmp_path_factory.mktemp("prepared"))
+    prepared = prepare(load_task("demo"), cache_dir=tmp_path_factory.mktemp("prepared"))
     return Job(prepared=prepared, device=torch.device("cuda:0"), precision=Precision.FP32)
 
 
@@ -69,34 +68,7 @@ def test_rungs_of_both_half_precisions_train(
         rungs=whole.rungs[:4],  # nothing that is compiled
         contenders=whole.contenders[:4],
     )
-    trained = train_rungs(ladder, data, seeds=2, budget_s=120, announce=print)
+    trained = Trainings()
+    train_rungs(ladder, data, trained, seeds=2, budget_s=120, announce=print)
     assert (trained.failures, trained.missing) == ({}, "")
     assert {number: len(of) for number, of in trained.of.items()} == dict.fromkeys(range(4), 2)
-    assert [of[0].captured for of in trained.of.values()] == [True, True, True, False]
-    assert trained.of[2][0].epochs == trained.of[3][0].epochs  # one training for both
-    assert len(trained.made) == 2 * 3
-
-
-def test_a_captured_training_stands_for_an_eager_one(
-    job: Job, data: DeviceData, tmp_path: Path
-) -> None:
-    """But for rounding: the captured optimiser divides a clipped gradient by the excess of its
-    norm, the eager one multiplies it, and the captured learning rate is an fp32 number. On a CPU
-    either changes the last digits of some weights in the first steps, and a loss of these epochs by
-    5e-8. In bf16 such a weight may be rounded to the next number of 16 bits.
-    """
-    study = tmp_path / "short.toml"
-    plain = Path(__file__).parents[3] / "studies" / "original.toml"
-    study.write_text(plain.read_text().replace("max_epochs = 200", "max_epochs = 4"))
-    ladder = make_ladder(job, data, load_study_file(str(study)), batch_size=64)
-    for contender in ladder.contenders[:2]:
-        captured = in_capture(contender)
-        assert captured != contender.config
-        plain_end, captured_end = fit(contender.config, data), fit(captured, data)
-        assert plain_end.model is not None
-        assert captured_end.model is not None
-        off = 1e-4 if captured.training.precision.half else 1e-6
-        losses = [each.train_loss for each in plain_end.history]
-        assert [each.train_loss for each in captured_end.history] == pytest.approx(losses, off)
-        mql = evaluate(plain_end.model, data).test_mql_mean
-        assert evaluate(captured_end.model, data).test_mql_mean == pytest.approx(mql, off)

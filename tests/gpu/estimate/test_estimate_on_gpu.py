@@ -75,8 +75,8 @@ def test_what_is_compiled_once_is_no_part_of_the_usual_set_up(
     )
     other = dataclasses.replace(mine.defaults, hidden_size=32, batch_size=128)
     with MeasuringProcess(Subject(definition=mine, task=task, data_dir=None, device=gpu)) as asked:
-        asked.fit(mine.defaults, within_s=300.0)
-        found = asked.time(other, within_s=300.0)
+        asked.measure(mine.defaults, within_s=300.0, timed=False)
+        found = asked.measure(other, within_s=300.0)
         evaluation_s = asked.evaluation_s(mine.defaults, within_s=60.0)
     assert found.backend == Backend.TRITON.value
     assert found.setup_s < 2.0
@@ -167,7 +167,7 @@ def little_room() -> Iterator[None]:
 def test_the_largest_batch_trains_and_one_step_more_does_not(variant: str, gpu: Gpu) -> None:
     task = long_task()
     mine = definition(variant, task)
-    deep = dataclasses.replace(mine.architecture, settings=DEEP[variant])
+    deep = mine.architecture.but(settings=DEEP[variant])
     mine = dataclasses.replace(mine, architecture=deep)
     subject = Subject(definition=mine, task=task, data_dir=None, device=gpu)
     wide = hyperparameters_of(largest_size(mine.space), mine.space, mine.defaults)
@@ -178,6 +178,6 @@ def test_the_largest_batch_trains_and_one_step_more_does_not(variant: str, gpu: 
         print(f"{variant}: {found}, {process.windows} windows")
         assert found.too_large is not None
         assert 0 < found.fits < found.too_large <= found.fits * (1 + 1 / STEP)
-        assert process.fits(mine.defaults, within_s=300)
+        assert process.fits(mine.defaults)
     assert trains(mine, task, dataclasses.replace(wide, batch_size=found.fits), gpu)
     assert not trains(mine, task, dataclasses.replace(wide, batch_size=found.too_large), gpu)

@@ -13,7 +13,7 @@ from tests.support.forked_cli import run
 from tests.support.small_csv import TASK, csv_lines
 from tests.support.small_study import write_files
 from tuner.cli.main import main
-from tuner.data import cache as data_cache
+from tuner.data import sources as data_cache
 
 CSV_TASK = TASK.replace("small", "mine")
 ROWS = csv_lines(60)

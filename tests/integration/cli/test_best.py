@@ -3,8 +3,12 @@ said of it, and what a script gets."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -215,3 +219,25 @@ def test_too_few_trials_are_said_and_never_passed_over(folder: Path) -> None:
 def test_a_file_is_held_against_a_file(folder: Path) -> None:
     words = ("best", "--storage", str(CAMPAIGN / "etth-rmsnorm.json.gz"), "--against", "simple")
     refused(*words, folder=folder, code=2, says=("name the file of the other exported study",))
+
+
+def test_on_a_terminal_it_is_a_dozen_lines_and_elsewhere_what_a_program_reads(
+    folder: Path,
+) -> None:
+    export = CAMPAIGN / "etth-rmsnorm.json.gz"
+    command = [sys.executable, "-m", "tuner", "best", "--storage", str(export)]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        told = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while read := os.read(ours, 4096):
+                told += read
+    os.close(ours)
+    assert process.returncode == 0
+    lines = told.decode().splitlines()
+    assert len(lines) <= 12
+    assert lines[0].startswith("rmsnorm on etth: trial ")
+    assert any(line.startswith("  learning_rate = ") for line in lines)
+    elsewhere = run("best", "--storage", str(export), folder=folder).out
+    assert tomllib.loads(elsewhere)["variant"] == "rmsnorm"

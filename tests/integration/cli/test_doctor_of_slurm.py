@@ -18,7 +18,7 @@ def test_a_cluster_that_answers_is_described(
     assert found["controller"].level == "ok"
     assert "work* (up, at most 1-00:00:00, 1 nodes)" in found["partitions"].detail
     assert found["GPUs of Slurm"].detail == "gpu:2"
-    assert found["database for Slurm"].level == "ok"
+    assert found["shared database"].level == "ok"
 
 
 def test_a_controller_that_is_away_and_a_file_for_a_database_are_errors(
@@ -27,7 +27,7 @@ def test_a_controller_that_is_away_and_a_file_for_a_database_are_errors(
     monkeypatch.setenv("SLURM_CONF", str(slurm.of_nobody(tmp_path)))
     found = {check.name: check for check in examine_slurm(storage="sqlite:///tuner.db")}
     assert found["controller"].level == "error"
-    assert found["database for Slurm"].level == "error"
+    assert found["shared database"].level == "error"
 
 
 def test_a_host_without_slurm_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,4 +37,4 @@ def test_a_host_without_slurm_says_what_is_missing(monkeypatch: pytest.MonkeyPat
     assert found["Slurm's commands"].detail.startswith(
         "sbatch, squeue, scancel, scontrol not found"
     )
-    assert found["database for Slurm"].level == "notice"
+    assert found["shared database"].level == "notice"

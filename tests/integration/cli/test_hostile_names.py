@@ -4,6 +4,7 @@ as text."""
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -19,7 +20,7 @@ import pytest
 from tests.support.drawn_verifications import verify_all
 from tests.support.recorded_studies import record_study
 from tuner.cli.main import main
-from tuner.display.text import in_html, shown
+from tuner.display.text import shown
 from tuner.report.dashboard.additions import Additions, without_tags
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.figures.draw import KINDS
@@ -169,7 +170,7 @@ def test_the_best_of_every_study_is_printed_in_every_form(hostile: Hostile) -> N
         )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"importances"}))  # which takes ten trials
 def test_every_figure_takes_names_for_text(kind: str, hostile: Hostile, tmp_path: Path) -> None:
     studies = f"--study={NAMES[3]},{UNPRINTABLE[0]}"
     hostile.reads("plot", kind, studies, "--output", "all.html")
@@ -190,7 +191,7 @@ def test_a_comparison_of_all_is_printed_and_written(hostile: Hostile, tmp_path: 
         assert name in out
     page = (tmp_path / "all.html").read_text(encoding="utf-8")
     for name in PRINTABLE:
-        assert in_html(name) in page
+        assert name in html.unescape(page)
     for words in (*(name for name in NAMES if "<" in name), "<img", "\x1b[", "\u202e"):
         assert words not in page
     table = (tmp_path / "all.csv").read_text(encoding="utf-8")

@@ -31,6 +31,7 @@ def test_it_writes_a_task_and_ends_with_the_next_commands(tmp_path: Path) -> Non
     assert done.lines == [
         "tuner: a guess: time_column = none: no column holds times: the rows are counted",
         "tuner: a guess: frequency = D: nothing says how far apart two rows are",
+        "tuner: read with header = False",
     ]
     assert load_task(str(tmp_path / "rates.toml")).name == "rates"
     assert sorted(contents(tmp_path)) == ["rates.csv", "rates.toml"]
@@ -66,10 +67,8 @@ def test_on_a_terminal_it_asks_what_is_open(tmp_path: Path) -> None:
     strangers.with_holidays_left_out(tmp_path)
     done = at_a_terminal(b"what\nfill\n", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(
-        "11 rows are missing: fill them, skip them (rows count as consecutive), or refuse the "
-        "file? [fill, skip, refuse] [skip]: "
-    )
+    asked = "11 rows are missing; gaps? [fill, skip, refuse] [skip]: "
+    assert done.stdout.startswith(asked)
     assert "tuner: 'what' is none of them" in done.stderr
     text = (tmp_path / "shares.toml").read_text(encoding="utf-8")
     assert 'gaps = "fill"' in text
@@ -120,3 +119,16 @@ def test_it_replaces_no_file_unless_told(tmp_path: Path) -> None:
     )  # fmt: skip
     assert run("init", "data", "meter.csv", "--yes", "--force", folder=tmp_path).code == 0
     assert load_task(str(tmp_path / "meter.toml")).name == "meter"
+
+
+def test_two_readings_are_shown_with_the_flag_that_decides(tmp_path: Path) -> None:
+    days = [f"0{n}/0{n}/20{year}" for year in range(10, 30) for n in range(1, 10)]
+    lines = ["date;v", *(f"{day};{k % 17},5" for k, day in enumerate(days))]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    refused(
+        "init", "data", "x.csv", "--yes", folder=tmp_path, code=2,
+        says=("%d/%m/%Y (row 2 '01/01/2010' is 2010-01-01", "%m/%d/%Y", "row 181", "--time-format"),
+    )  # fmt: skip
+    done = run("init", "data", "x.csv", "--yes", "--time-format", "%d/%m/%Y", folder=tmp_path)
+    assert done.code == 0, done.err
+    assert "tuner: read with separator = ';'; decimal = ','; time_format = '%d/%m/%Y'" in done.lines

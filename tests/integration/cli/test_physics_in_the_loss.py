@@ -104,7 +104,7 @@ def test_the_residual_falls_as_the_weight_rises(best: BestConfig, data: DeviceDa
         result = fit(
             dataclasses.replace(
                 plain,
-                architecture=dataclasses.replace(plain.architecture, settings={"levels": 2}),
+                architecture=plain.architecture.but(settings={"levels": 2}),
                 hyperparameters=dataclasses.replace(
                     plain.hyperparameters, learning_rate=5e-3, batch_size=64, hidden_size=16
                 ),

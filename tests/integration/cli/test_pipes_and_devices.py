@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tuner import load_model
-from tuner.data.proposal.sheet import read_sheet
+from tuner.data.open_file import read_bytes
+from tuner.data.proposal.sheet import Told, read_sheet
 from tuner.data.recent_rows import read_frame
 from tuner.data.sources import SHA256, read_etth
-from tuner.data.table import read_bytes
 from tuner.errors import TunerError
 from tuner.files.toml_file import read_toml
 from tuner.storage.database import open_database
@@ -22,7 +22,7 @@ from tuner.study.archive import read_archive
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a task's data": ("data.csv", read_bytes),
     "rows": ("rows.csv", lambda path: read_frame(path, texts=[])),
-    "a file to propose a task for": ("rows.csv", lambda path: read_sheet(path, header=None)),
+    "a file to propose a task for": ("rows.csv", lambda path: read_sheet(path, Told())),
     "ETT": (next(iter(SHA256)), lambda path: read_etth(path.parent)),
     "a model": ("m.safetensors", load_model),
     "a TOML file": ("task.toml", read_toml),

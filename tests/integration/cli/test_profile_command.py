@@ -16,7 +16,7 @@ TINY = ("profile", "--task", "demo", "--cpu", "--steps", "12", "--no-advice")
 
 @pytest.mark.usefixtures("one_core")
 def test_a_variant_is_profiled_into_a_document_a_page_and_a_trace(tmp_path: Path) -> None:
-    sizes = ("--variant", "original", "--set", "hidden_size=8", "--batch", "200")
+    sizes = ("--variant", "original", "--set", "hidden_size=8", "--set", "batch_size=200")
     files = ("--html", "page.html", "--trace", "trace.json")
     (tmp_path / "trace.json").symlink_to("kept.json")
     done = run(*TINY, *sizes, *files, "--json", folder=tmp_path)

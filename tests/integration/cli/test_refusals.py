@@ -94,12 +94,10 @@ def test_every_refusal_is_one_line_and_writes_nothing(folder: Path) -> None:
     assert helped == set(commands())
 
 
-def test_no_command_at_all_shows_the_help(tmp_path: Path) -> None:
+def test_no_command_at_all_is_greeted(tmp_path: Path) -> None:
     done = run_here(folder=tmp_path)
-    assert (done.code, done.out) == (2, "")
-    assert "Usage: tuner" in done.err
-    assert "launch" in done.err
-    assert "error" not in done.err
+    assert (done.code, done.err) == (0, "")
+    assert "tuner retune --variant rmsnorm --against original" in done.out
 
 
 def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:

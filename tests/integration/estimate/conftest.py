@@ -12,8 +12,8 @@ from tests.support.small_study import TASK_TOML
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.devices import CpuCores
+from tuner.estimate.cost_model import SizeCosts
 from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
-from tuner.estimate.size_costs import SizeCosts
 from tuner.launch.plan import definition_of
 from tuner.spec.policy import StudySettings
 from tuner.spec.study_file import load_study_file

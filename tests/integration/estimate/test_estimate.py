@@ -16,9 +16,8 @@ from tests.support.small_estimates import Small, told
 from tuner.cli.app import app
 from tuner.config import Hyperparameters
 from tuner.devices import CpuCores
-from tuner.estimate.cost_model import key_of, size_of
+from tuner.estimate.cost_model import MeasuredSize, SizeCosts, key_of, size_of
 from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
-from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 
 
 def test_every_size_of_a_small_space_is_measured(costs: SizeCosts) -> None:
@@ -52,12 +51,12 @@ class MadeUp:
         self.now = 0.0
         self.asked = []
 
-    def fit(self, _wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
+    def measure(
+        self, wanted: Hyperparameters, *, within_s: float, timed: bool = True
+    ) -> MeasuredSize:
         assert within_s > 0
-        return MeasuredSize(size={"batch_size": 1}, epoch_s=1.0)
-
-    def time(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
-        assert within_s > 0
+        if not timed:
+            return MeasuredSize(size={"batch_size": 1}, epoch_s=1.0)
         self.now += 5.0
         size = size_of(wanted.as_dict())
         self.asked.append(key_of(size))
@@ -110,9 +109,9 @@ def test_a_process_that_dies_is_an_answer_and_another_one_goes_on(
     assert child is not None
     child.popen.kill()
     child.popen.wait()
-    assert process.time(small.definition.defaults, within_s=60).fits
+    assert process.measure(small.definition.defaults, within_s=60).fits
     assert process._child is not child
-    late = process.time(small.definition.defaults, within_s=0.0)
+    late = process.measure(small.definition.defaults, within_s=0.0)
     assert not late.fits
     assert "not done" in late.failure
 
@@ -135,11 +134,11 @@ def test_what_is_foretold_is_compared_with_real_epochs(small: Small, costs: Size
 def test_the_command_tells_a_study_and_a_retune(
     small: Small, costs: SizeCosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.estimate.size_costs.kept", lambda _key: costs)
+    monkeypatch.setattr("tuner.estimate.cost_model.kept", lambda _key: costs)
     monkeypatch.setenv("TUNER_STORAGE", f"sqlite:///{small.folder}/none.db")
     cores = os.sched_getaffinity(0)
     try:
-        found = told(["estimate", *small.words, "--cpu", "--no-largest-batch", "--gpus", "4",
+        found = told(["estimate", *small.words, "--cpu", "--gpus", "4",
                       "--price-per-gpu-hour", "2.5", "--json"])  # fmt: skip
         search = found["variants"][0]["search_s"]
         assert 0 < search["low"] < search["middle"] < search["high"]
@@ -147,19 +146,17 @@ def test_the_command_tells_a_study_and_a_retune(
         assert found["money"]["high"] == pytest.approx(2.5 * search["high"] / 3600)
         assert found["elapsed_hours"]["middle"] > found["gpu_hours"]["middle"] / 4
         assert len(found["variants"][0]["sizes"]) == 4
-        whole = told(["estimate", *small.words, "--cpu", "--no-largest-batch", "--retune",
+        whole = told(["estimate", *small.words, "--cpu", "--retune",
                       "--searches", "2", "--trials", "30", "--json"])  # fmt: skip
         assert whole["retune"]["searches"] == 2
         assert whole["retune"]["confirmation_s"]["middle"] > 0
         assert whole["retune"]["reevaluation_s"]["middle"] == 0  # its searches repeat by themselves
-        timed = told(["estimate", *small.words, "--cpu", "--no-largest-batch", "--retune",
+        timed = told(["estimate", *small.words, "--cpu", "--retune",
                       "--searches", "2", "--budget", "2s", "--json"])  # fmt: skip
         assert timed["retune"]["search_s"]["low"] >= 2.0
         assert timed["retune"]["search_s"]["high"] < whole["retune"]["search_s"]["middle"]
         assert timed["variants"][0]["trials_bought"]["middle"] < 2000
-        words = CliRunner().invoke(
-            app, ["estimate", *small.words, "--cpu", "--no-largest-batch", "--trials", "30"]
-        )
+        words = CliRunner().invoke(app, ["estimate", *small.words, "--cpu", "--trials", "30"])
         assert "a search of 30 trials takes" in " ".join(words.stdout.split())
         for option in (["--against", "original"], ["--budget", "20m"]):
             refused = CliRunner().invoke(app, ["estimate", *small.words, *option])

@@ -15,9 +15,9 @@ from tests.support.present import present
 from tests.support.small_estimates import Small, told
 from tuner.cli.app import app
 from tuner.cli.estimate import known_or_measured
+from tuner.estimate.cost_model import SizeCosts
 from tuner.estimate.foretold import ended_trials
 from tuner.estimate.measuring_process import MeasuringProcess
-from tuner.estimate.size_costs import SizeCosts
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
@@ -41,8 +41,8 @@ def test_what_is_not_as_it_was_is_said_with_what_it_takes_now(
     before = dataclasses.replace(costs, sizes=tuple(slower[:2]))
     found = dataclasses.replace(costs, sizes=costs.sizes[:sizes])
     written: list[SizeCosts] = []
-    monkeypatch.setattr("tuner.estimate.size_costs.kept", lambda _key: before)
-    monkeypatch.setattr("tuner.estimate.size_costs.keep", lambda _key, new: written.append(new))
+    monkeypatch.setattr("tuner.estimate.cost_model.kept", lambda _key: before)
+    monkeypatch.setattr("tuner.estimate.cost_model.keep", lambda _key, new: written.append(new))
     monkeypatch.setattr("tuner.estimate.measuring_process.measured_costs", lambda *_, **__: found)
     now, doubts = known_or_measured(process, 1.0, again=False)
     took = f"{found.sizes[0].epoch_s:.3g} s an epoch"
@@ -59,7 +59,7 @@ def test_every_search_of_a_group_has_its_own_trials(
     """Of four searches, the first has run all of its eight trials, the second three; all of the
     third's failed before they trained, and the fourth is not there.
     """
-    monkeypatch.setattr("tuner.estimate.size_costs.kept", lambda _key: costs)
+    monkeypatch.setattr("tuner.estimate.cost_model.kept", lambda _key: costs)
     url = f"sqlite:///{tmp_path}/t.db"
     group = f"{small.task.name}-{small.definition.variant}"
     with closing(open_database(parse_url(url))) as database:
@@ -72,7 +72,7 @@ def test_every_search_of_a_group_has_its_own_trials(
             Worker([each.study], DEVICE, lambda _, r=result: r, name="ann").run()  # type: ignore[misc]
             each.study.ledger.set_budget(8)
         held = [sum(trial.held_s for trial in ended_trials(each.study)) for each in made]
-    words = ["estimate", *small.words, "--cpu", "--no-largest-batch", "--searches", "4"]
+    words = ["estimate", *small.words, "--cpu", "--searches", "4"]
     words += ["--trials", "8", "--storage", url]
     cores = os.sched_getaffinity(0)
     try:

@@ -22,8 +22,7 @@ from tuner.config import Architecture, Precision
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.export import BestConfig, render
-from tuner.export.as_python import render_network
-from tuner.export.forms import network_path
+from tuner.export.forms import network_of, network_path
 from tuner.export.train import read_recipe
 from tuner.models.names import builtin_names
 from tuner.training import evaluate, fit
@@ -88,7 +87,7 @@ def test_the_network_alone_is_tuners_to_the_bit_where_there_is_no_tuner(
             forecast = network.eval()(*windows)
         told = {"weights": weights, "windows": windows, "forecast": forecast}
         torch.save(told, tmp_path / f"{case}.pt")
-        (tmp_path / f"{case}.py").write_text(render_network(config), encoding="utf-8")
+        (tmp_path / f"{case}.py").write_text(network_of(config), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-I", "-c", WITHOUT_TUNER, *cases],
         cwd=tmp_path,
@@ -102,7 +101,7 @@ def test_the_network_alone_is_tuners_to_the_bit_where_there_is_no_tuner(
 @pytest.mark.parametrize("variant", builtin_names())
 def test_the_network_alone_imports_nothing_but_torch(best: BestConfig, variant: str) -> None:
     roots = set()
-    for node in ast.walk(ast.parse(render_network(of_variant(best, variant)))):
+    for node in ast.walk(ast.parse(network_of(of_variant(best, variant)))):
         if isinstance(node, ast.ImportFrom):
             roots.add((node.module or "").partition(".")[0])
         elif isinstance(node, ast.Import):
@@ -138,7 +137,7 @@ def test_settings_and_readings_of_a_study_are_in_the_script(
     config = dataclasses.replace(config, definition=definition)
     told = dataclasses.replace(run_config(config), architecture=definition.architecture, seed=0)
     assert told == loaded(config, monkeypatch).CONFIG
-    assert "input_size=12," in render_network(config)
+    assert "input_size=12," in network_of(config)
 
 
 def test_the_script_trains_every_seed_and_says_their_mql(
@@ -216,5 +215,5 @@ def test_what_a_form_cannot_carry_is_refused_in_one_line(best: BestConfig, tmp_p
 def test_files_compile_whatever_the_names_are(best: BestConfig) -> None:
     for study, task in (("two\nlines", 'it\'s "quoted"'), ('"""', "\\")):
         bent = dataclasses.replace(best, study=study, task=task)
-        for text in (render(bent, "python"), render_network(bent), render(bent, "darts")):
+        for text in (render(bent, "python"), network_of(bent), render(bent, "darts")):
             compile(text, "best.py", "exec")

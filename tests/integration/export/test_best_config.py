@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.paths import REPOSITORY
 from tests.support.recorded_studies import RecordedDatabase, record_study
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.data.task import shapes as demo_shapes
 from tuner.errors import TunerError, UsageError
 from tuner.export import FORMATS, BestConfig, load_best, render
@@ -45,6 +45,21 @@ def test_each_pick_is_its_end_of_the_front(recorded_database: RecordedDatabase) 
         assert config.params == record.params
         assert tuple(config.values.values()) == record.values
         assert list(config.values) == ["wall_clock_s", "test_mql"]
+
+
+def test_a_point_that_forecasts_worse_than_the_default_is_said_to(
+    recorded_database: RecordedDatabase,
+) -> None:
+    found = {
+        pick: load_best("rmsnorm", pick=pick, task="demo", storage=recorded_database.url)
+        for pick in ("time", "mql")
+    }
+    default = recorded_database.results("demo-rmsnorm").default
+    assert default is not None
+    assert default.values is not None
+    assert found["time"].values["test_mql"] > 1.1 * default.values[1]
+    assert f"worse than the default's, {default.values[1]:.4f}" in found["time"].notes[-1]
+    assert not [line for line in found["mql"].notes if "worse" in line]
 
 
 def test_a_bound_moves_the_pick_along_the_front(recorded_database: RecordedDatabase) -> None:
@@ -229,7 +244,7 @@ def test_toml_carries_any_text_and_number(
 def test_the_network_of_a_configuration_has_its_sizes(best: BestConfig) -> None:
     model = best.build_model()
     shapes = best.shapes
-    assert shapes == demo_shapes(demo_task())
+    assert shapes == demo_shapes(load_task("demo"))
     import torch
 
     past = torch.rand(2, shapes.input_size, shapes.n_targets + shapes.n_past + shapes.n_future)

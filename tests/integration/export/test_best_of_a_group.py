@@ -20,7 +20,6 @@ from tuner.study.open import open_study
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.verdict.picks import picks_of
-from tuner.verdict.runs_model import LEAST_TRIALS
 from tuner.verdict.verification_plan import plan_verification
 
 SEARCHES = 3
@@ -96,7 +95,7 @@ def test_one_file_is_one_search(url: str, tmp_path: Path) -> None:
 
 def test_what_verifications_chose_stands_for_each_search(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tuner.db"
-    names = record_group(url, variant="rmsnorm", searches=2, trials=LEAST_TRIALS + 4)
+    names = record_group(url, variant="rmsnorm", searches=2, trials=34)
     database = open_database(parse_url(url), create=False)
     studies = [open_study(database, name) for name in names]
     plan_verification(studies, top=3, seeds=1, choice=Choice.EXPECTED)

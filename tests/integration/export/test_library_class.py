@@ -23,8 +23,8 @@ from tuner.config import Architecture, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.export import BestConfig, load_best, render
-from tuner.export.as_python import render_network
 from tuner.export.best_config import library_arguments
+from tuner.export.forms import network_of
 from tuner.export.saved_model import describe, load_model, save_model
 from tuner.export.train import Recipe, Trained, save_trained, train_seeds
 from tuner.models.registry import build_model
@@ -66,7 +66,7 @@ def trained(mixer: BestConfig) -> tuple[Trained, ...]:
 def test_its_network_alone_needs_no_tuner_and_forecasts_the_same(
     mixer: BestConfig, trained: tuple[Trained, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = render_network(mixer)
+    text = network_of(mixer)
     assert "import tuner" not in text
     assert "from tuner" not in text
     script: Any = ModuleType("exported_script")
@@ -121,7 +121,7 @@ def test_in_neuralforecast_it_is_the_librarys_own_class(mixer: BestConfig) -> No
     assert f"    ff_dim={mixer.params['ff_dim']},\n" in script
     assert "    scaler_type='identity',\n" in script  # the class has a reversible norm of its own
     assert "# Needs neuralforecast" in script
-    assert "# The network alone. Needs torch and neuralforecast." in render_network(mixer)
+    assert "# The network alone. Needs torch and neuralforecast." in network_of(mixer)
     assert "# Needs torch, pandas, neuralforecast, numpy and darts" in render(mixer, "darts")
 
 

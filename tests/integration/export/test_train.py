@@ -19,7 +19,7 @@ from tuner import load_data, load_model
 from tuner.cli.replace import check_model_free
 from tuner.config import RunConfig, TrainingSettings
 from tuner.data.sources import demo_series
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.errors import DataError, UsageError
 from tuner.export import load_best
 from tuner.training import fit
@@ -75,9 +75,57 @@ def card(folder: Path) -> dict[str, Any]:
     return found
 
 
+def test_where_the_test_split_is_another_world_the_page_and_the_card_say_so(
+    folder: Path, tmp_path: Path
+) -> None:
+    y = np.random.default_rng(0).normal(size=600)
+    y[480:] *= 5  # the test split: noise of another size
+    rows = pd.date_range("2024-01-01", periods=len(y), freq="h")
+    pd.DataFrame({"ds": rows, "y": y}).to_csv(tmp_path / "moved.csv", index=False)
+    assert tuner("init", "data", "moved.csv", "--yes", folder=tmp_path).code == 0
+    given = (f"--config={folder}/best.toml", "--task=moved.toml", "--cpu", "--calibrate")
+    done = tuner("train", *given, "--output=moved.safetensors", folder=tmp_path)
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "moved.json").read_text(encoding="utf-8"))["calibration"]
+    assert found["failed"].startswith("Calibration failed: the 90% interval holds")
+    assert f"{found['failed']}.\n" in done.out
+
+
+def test_a_calibrated_model_forecasts_shifted_quantiles_within_bounds(
+    folder: Path, card: dict[str, Any], tmp_path: Path
+) -> None:
+    targets, levels = card["task"]["target_columns"], card["quantiles"]
+    shift = np.zeros((1, len(targets), len(levels)))
+    shift[..., : levels.index(0.5)], shift[..., levels.index(0.5) + 1 :] = -0.5, 0.5
+    low = float(load_model(folder / "model.safetensors").predict(frame_of(48))["0.05"].median())
+    bounds = [{"column": name, "low": low, "high": None} for name in targets]
+    changed = {
+        "plain": {},
+        "wide": {"calibration": {"shift": shift.tolist()}},
+        "kept": {"task": {**card["task"], "bounds": bounds}},
+        "broken": {"calibration": {"shift": [[[0.0]]]}},
+    }
+    for name, more in changed.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(card | more), encoding="utf-8")
+        weights = (folder / "model.safetensors").read_bytes()
+        (tmp_path / f"{name}.safetensors").write_bytes(weights)
+    found = {
+        name: load_model(tmp_path / f"{name}.safetensors").predict(frame_of(48))
+        for name in ("plain", "wide", "kept")
+    }
+    scale = np.array(card["scaling"]["scale"])[0, : len(targets)]
+    moved = (found["wide"]["0.05"] - found["plain"]["0.05"]).to_numpy()[: len(targets)]
+    np.testing.assert_allclose(moved, -0.5 * scale, rtol=1e-4)
+    assert (found["wide"]["0.5"] == found["plain"]["0.5"]).all()
+    values = found["plain"][[str(each) for each in levels]]
+    assert (found["kept"][values.columns] == values.clip(lower=low)).all().all()
+    with pytest.raises(DataError, match=r"calibration\.shift"):
+        load_model(tmp_path / "broken.safetensors")
+
+
 def frame_of(rows: int, *, series: tuple[int, ...] = (0, 1)) -> pd.DataFrame:
     """The demo's first rows, as a CSV would hold them."""
-    task = demo_task()
+    task = load_task("demo")
     found = demo_series(rows=400, seed=0, n_targets=3)
     return pd.concat(
         [
@@ -100,7 +148,7 @@ def test_the_card_says_what_the_model_is_where_it_comes_from_and_how_good(
     assert card["configuration"] == json.loads(json.dumps(best.as_dict()))
     assert card["found_on_this_data"] is True
     assert card["data_hash"] == best.definition.data_hash
-    assert card["quantiles"] == list(demo_task().quantiles)
+    assert card["quantiles"] == list(load_task("demo").quantiles)
     assert np.array(card["scaling"]["minimum"]).shape == (2, 3)
     assert [seed["seed"] for seed in card["seeds"]] == [0, 1]
     assert card["metrics"] == min(card["seeds"], key=lambda seed: seed["val_loss"])
@@ -163,7 +211,7 @@ def test_the_model_is_that_of_fit_and_forecasts_what_was_scored(
         "series",
         "ds",
         "column",
-        *(str(level) for level in demo_task().quantiles),
+        *(str(level) for level in load_task("demo").quantiles),
     ]
     assert len(forecast) == 2 * 6 * 3
     assert forecast["ds"].iloc[0] == pd.Timestamp("2024-01-01") + pd.Timedelta(hours=392)

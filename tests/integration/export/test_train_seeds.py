@@ -123,3 +123,49 @@ def test_an_interruption_leaves_the_best_of_the_seeds_that_had_ended(
     assert [each["seed"] for each in asked.card["seeds"]] == [0, 1]
     losses = [each["val_loss"] for each in asked.card["seeds"]]
     assert asked.card["metrics"]["val_loss"] == min(losses)
+
+
+def interrupted(*_: Any, **__: Any) -> FitResult:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("then", "code"), [(diverging(0), 1), (interrupted, 130)])
+def test_a_last_training_that_ends_early_leaves_the_model_of_the_first(
+    then: Callable[..., FitResult], code: int, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [then, fit]
+
+    def fake(*args: Any, **more: Any) -> FitResult:
+        return turns.pop()(*args, **more)
+
+    monkeypatch.setattr(subject, "fit", fake)
+    done = asked.train("--refit")
+    assert done.code == code
+    assert "model.safetensors holds the model so far; now it is trained on all rows" in done.err
+    if code == 1:
+        said = f"on all rows the training with seed 0 ended without a model: diverged ({MESSAGE})"
+        assert said in done.err.splitlines()[-1]
+    left = load_model(asked.folder / "model.safetensors")
+    assert left.trained_on.startswith("the first 60 %, 480 of 800 rows, 2024-01-01 ")
+    assert left.card["refit"] is None
+
+
+def test_an_ensemble_that_is_not_shown_to_help_is_said_and_the_best_seed_is_trained_again(
+    asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = asked.train("--seeds", "2", "--ensemble", "--refit", "--json")
+    assert done.code == 0, done.err
+    document, card = done.json(), asked.card
+    assert document["ensemble"] == card["ensemble"]
+    assert card["ensemble"].startswith("No ensemble kept"), "one epoch is no training"
+    assert card["refit"] == document["refit"]
+    seed = document["metrics"]["seed"]
+    assert (
+        f"trained once more on all 800 rows, 2024-01-01 00:00:00 to 2024-01-17 15:00:00: "
+        f"seed {seed} for 1 epoch;" in document["refit"]
+    )
+    predict = ["predict", str(asked.folder / "model.safetensors"), "demo", "--json"]
+    assert run_command(predict) == 0
+    forecast = Done(0, *capsys.readouterr())
+    assert f"trained on {forecast.json()['trained_on']}" in forecast.err
+    assert forecast.json()["trained_on"].startswith("all 800 rows, ")

@@ -22,7 +22,7 @@ from neuralforecast.losses.pytorch import GMM, MAE, DistributionLoss, MQLoss
 from tests.support.recorded_studies import RecordedDatabase
 from tuner.config import Architecture, Hyperparameters, ModelShapes, Precision
 from tuner.export import BestConfig, load_best, render
-from tuner.export.as_neuralforecast import CLASSES
+from tuner.export.forms import CLASSES
 from tuner.integrations.neuralforecast import MODELS, TSMixerRMSNorm, TunerModel, model_class
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model

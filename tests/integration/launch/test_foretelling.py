@@ -10,7 +10,7 @@ import pytest
 from tests.support.databases import SQLITE_ALONE
 from tests.support.programs import program_definition, write_program
 from tests.support.small_study import definition
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.devices import CpuCores
 from tuner.errors import TunerError
 from tuner.launch import launcher
@@ -35,7 +35,7 @@ def said_of(studies: Sequence[OpenStudy]) -> list[str]:
     found = foretell(
         studies,
         LaunchRequest(variants="rmsnorm"),
-        Aim(files={}, task=demo_task(), where=Where(devices=[CORE])),
+        Aim(files={}, task=load_task("demo"), where=Where(devices=[CORE])),
         Notes(Quiet(notes.append)),
     )
     assert found == []

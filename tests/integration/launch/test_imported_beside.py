@@ -112,6 +112,6 @@ def test_a_worker_keeps_to_the_class_that_it_began_with_and_the_next_one_is_refu
 
 
 def test_a_network_of_ones_own_under_a_built_in_name_is_told() -> None:
-    own = dataclasses.replace(definition().architecture, model="net.py:Net")
+    own = definition().architecture.but(model="net.py:Net")
     told = called_as_built_in(dataclasses.replace(definition(), architecture=own))
     assert told.startswith("net.py:Net is called as the built-in variant rmsnorm: '--variant rms")

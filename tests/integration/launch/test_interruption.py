@@ -33,7 +33,7 @@ from tuner.storage.url import parse_url
 from tuner.study.data_file import data_of
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.run import run_trial
-from tuner.worker.trainer.on_device import on_device
+from tuner.worker.trainer import on_device
 
 ENDLESS = 1_000_000
 """Epochs of a trial that only an interruption ends."""

@@ -110,10 +110,10 @@ def test_a_second_launch_finds_nothing_to_do(filled: Filled) -> None:
 
 
 def test_another_definition_is_refused_and_changes_nothing(filled: Filled) -> None:
-    stale = filled.bench.launch(9, "--json", workers=WORKERS, epochs=EPOCHS + 1)
+    stale = filled.bench.launch(9, "--json", workers=WORKERS, epochs=EPOCHS - 1)
     assert stale.code == 2
     assert (
-        f"training.max_epochs: {EPOCHS} there, {EPOCHS + 1} asked"
+        f"training.max_epochs: {EPOCHS} there, {EPOCHS - 1} asked"
         in stale.json()["error"]["message"]
     )
     assert len(stale.lines) == 1
@@ -139,7 +139,7 @@ def test_a_stale_study_keeps_its_sisters_from_being_made(filled: Filled) -> None
     text = (filled.bench.folder / "small.toml").read_text().replace('"small"', '"sister"')
     (filled.bench.folder / "sister.toml").write_text(text)
     both = filled.bench.launch(
-        9, "--variant", "sister.toml,small.toml", workers=WORKERS, epochs=EPOCHS + 1
+        9, "--variant", "sister.toml,small.toml", workers=WORKERS, epochs=EPOCHS - 1
     )
     assert both.code == 2
     assert [each["name"] for each in filled.bench.run("status", "--json").json()["studies"]] == [
@@ -148,12 +148,35 @@ def test_a_stale_study_keeps_its_sisters_from_being_made(filled: Filled) -> None
 
 
 def test_more_trials_resume(filled: Filled) -> None:
-    """The last test of this file: it fills the shared study further."""
+    """It fills the shared study further, and the next test goes on."""
     more = filled.bench.launch(6, workers=WORKERS, epochs=EPOCHS)
     assert more.code == 0, more.err
     assert "6/6" in more.err
     assert filled.bench.trials() == [(number, "COMPLETE") for number in range(6)]
     assert len(filled.bench.claims()) == 6
+
+
+def test_a_higher_limit_of_epochs_goes_on_with_what_the_old_one_cut_off(filled: Filled) -> None:
+    with filled.bench.opened() as study:
+        before = read_results(study).records
+        losses = {each.number: study.epochs.of_trial(each.number) for each in before}
+    more = filled.bench.launch(6, workers=WORKERS, epochs=EPOCHS + 1)
+    assert more.code == 0, more.err
+    assert (
+        sorted(state for state, _ in filled.bench.claims()) == ["finished"] * 6 + ["returned"] * 6
+    )
+    with filled.bench.opened() as study:
+        assert study.definition.training.max_epochs == EPOCHS + 1
+        for old, new in zip(before, read_results(study).records, strict=True):
+            assert (new.number, new.params) == (old.number, old.params)
+            assert (new.recorded.epochs, new.recorded.seed) == (EPOCHS + 1, old.recorded.seed)
+            curve = study.epochs.of_trial(new.number)
+            assert [row.val_loss for row in curve[:EPOCHS]] == [
+                row.val_loss for row in losses[old.number]
+            ]
+    less = filled.bench.launch(6, workers=WORKERS, epochs=EPOCHS)
+    assert less.code == 2
+    assert f"{EPOCHS + 1} there, {EPOCHS} asked" in less.err
 
 
 def test_status_with_a_file_that_is_no_database(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def results(bench: Bench) -> Results:
         for name in list_studies(database):
             for run in open_study(database, name).verifications.runs():
                 stage = str(run.plan.get("kind", "re-evaluation"))
-                if run.result is not None:
+                if run.result is not None and not run.copied:
                     key = (1000 * run.study_id + run.trial_number, run.seed)
                     found[stage][key] = run.result.to_json()
     return found
@@ -155,13 +155,17 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
         )
     assert "stage 1 of 4, search: done, 40 trials" in done.err
     assert "stage 2 of 4, re-evaluation: not needed" in done.err
-    *sentences, more = done.out.splitlines()
+    *sentences, more, shown, best, train, predict, dashboard = done.out.splitlines()
     assert "Details: " in more
     details = bench.run(*RETUNE, "--details", cores=1).out
     assert details.startswith("\n".join(["Answer:", *(f"  {each}" for each in sentences)]))
     assert "Confirmed on untouched seeds:" in details
     assert "The retune of small took " in details
     page = bench.folder / "storage" / f"retune-{STUDY}.html"
+    assert shown == f"Page: {page}"
+    assert best.startswith("Next: tuner best --study ")
+    assert predict.split() == ["tuner", "predict", "model.safetensors", "recent.csv"]
+    assert [each.split()[1] for each in (train, dashboard)] == ["train", "dashboard"]
     assert "What it cost, and what it gives" in page.read_text(encoding="utf-8")
 
     again = bench.run(*RETUNE, cores=1)

@@ -11,7 +11,14 @@ import pytest
 from tests.support.drawn_verifications import verify_all
 from tests.support.planned_confirmations import SEEDS, known, unregistered
 from tuner.errors import UsageError
-from tuner.launch import DeviceChoice, Outcome, StopRequests, retune, verification
+from tuner.launch import (
+    DeviceChoice,
+    Outcome,
+    StopRequests,
+    StudySettings,
+    retune,
+    verification,
+)
 from tuner.launch.retune import (
     RegistrationChangedError,
     RetuneRequest,
@@ -62,6 +69,15 @@ def test_what_is_there_is_gone_on_with(studies: list[OpenStudy], unverified: Dat
     for own in ("demo-rmsnorm", "demo-simple,study:demo-rmsnorm-2", "demo-original-2"):
         with pytest.raises(UsageError, match="is a search of this retune itself"):
             asked(unverified, warm_start=own)
+    limit = studies[2].definition.training.max_epochs
+    with pytest.raises(UsageError, match=rf"--max-epochs {limit - 1}: demo-\w+ was searched with"):
+        asked(unverified, settings=StudySettings(max_epochs=limit - 1))
+    for same in (limit, limit + 1):
+        assert asked(unverified, settings=StudySettings(max_epochs=same)) == found
+    two = found.registered.but(searches=2)
+    registered = dataclasses.replace(found, registered=two, before=two)
+    assert retune.searches_are_full(registered, unverified.address, max_epochs=limit)
+    assert not retune.searches_are_full(registered, unverified.address, max_epochs=limit + 1)
     request = dataclasses.replace(ASKED, warm_start="demo-simple")
     assert search_request(request, asked(unverified), None).warm_start == "demo-simple"
     register_retune(studies[2], Registered(against="original", searches=2, trials=24, together=2))
@@ -243,9 +259,9 @@ def test_two_calls_at_once_run_what_is_registered_and_who_lost_is_told(
         return Outcome.INTERRUPTED
 
     monkeypatch.setattr(OpenStudy, "device_model", lambda _: None)
-    monkeypatch.setattr(retune, "searches_are_full", lambda *_: change(4, 8))
+    monkeypatch.setattr(retune, "searches_are_full", lambda *_, **_more: change(4, 8))
     monkeypatch.setattr(verification, "_check_where", lambda *_: change(8, 9))
-    monkeypatch.setattr(verification, "_work_off", planned)
+    monkeypatch.setattr(verification, "work_off", planned)
     request = dataclasses.replace(
         ASKED,
         storage=unverified.address.full(),

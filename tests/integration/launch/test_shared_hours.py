@@ -24,7 +24,7 @@ from tuner.trial.job import TrialJob
 from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.process import StopFlag
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.trial_source import VerificationSource
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def verified(studies: list[OpenStudy], before: Callable[[], object]) -> list[str
         begun.append(job.study)
         return drawn_result(job)
 
-    worker = Worker(studies, DEVICE, run, sources=(VerificationSource,), name="ann", stop=stop)
+    worker = Worker(studies, DEVICE, run, source=VerificationSource, name="ann", stop=stop)
     before()
     thread = threading.Thread(target=worker.run)
     thread.start()

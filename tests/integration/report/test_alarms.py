@@ -53,10 +53,10 @@ class Slowing(nn.Module):
     def forward(self, past, future, static):
         if self.training:
             Slowing.calls += 1
-            time.sleep(1e-4 * Slowing.calls**2)
+            time.sleep(2e-4 * Slowing.calls**2)
         return self.level.expand(len(past), *self.level.shape)
 """
-"""Learns one number for each quantile, and waits ever longer with each batch: at last a tenth of a
+"""Learns one number for each quantile, and waits ever longer with each batch: at last a fifth of a
 second."""
 FELL = "throughput fell: an epoch went from 1 to 4 s between epochs 3 and 19"
 STEADY, SLOWER = [1.0] * 10, [4.0] * 10
@@ -174,8 +174,8 @@ def slowing(
     """A study of one trial that a worker has run, of a network that sleeps ever longer; and the
     alarms of status after each of its epochs."""
     monkeypatch.setattr("tuner.trial.run.Watch", Alone)
-    monkeypatch.setattr("tuner.worker.running.REPORT_S", 0.0)
-    monkeypatch.setattr("tuner.worker.running.MOST_OF_TIME", 1e6)
+    monkeypatch.setattr("tuner.worker.work_source.REPORT_S", 0.0)
+    monkeypatch.setattr("tuner.worker.work_source.MOST_OF_TIME", 1e6)
     (tmp_path / "slowing.py").write_text(SLOWING)
     described = tmp_path / "slowing.toml"
     own = STUDY_TOML.replace('"rmsnorm"', f'"{tmp_path}/slowing.py:Slowing"')

@@ -6,13 +6,15 @@ import dataclasses
 import html
 import itertools
 import math
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import delete
 
-from tests.support.browser import chromium
+from tests.support.browser import chromium, photographed
 from tests.support.drawn_verifications import verify_all
 from tests.support.forked_cli import run
 from tests.support.paths import BENCHMARKS
@@ -76,8 +78,7 @@ def arrows(figure: Any) -> list[Any]:
 def test_what_is_confirmed_is_in_ink_and_what_is_not_is_hollow(
     confirmed: list[StudySnapshot],
 ) -> None:
-    figure = draw("confirmed", confirmed, title="the title")
-    assert figure.layout.title.text == "the title"
+    figure = draw("confirmed", confirmed)
     by_name = traces(figure)
     assert set(by_name) == {
         f"{variant}: {what}"
@@ -105,8 +106,7 @@ def test_what_is_confirmed_is_in_ink_and_what_is_not_is_hollow(
     assert grey.marker.opacity < 0.5
     star = by_name["original: default hyperparameters"]
     assert star.x[0] == pytest.approx(10.0, rel=0.05)
-    # Of both searches' runs together.
-    assert f"{2 * SEEDS} seeds" in star.text[0]
+    assert f"{SEEDS} seeds" in star.text[0], "both searches share them"
 
 
 def test_an_arrow_leads_to_each_from_what_its_search_saw(confirmed: list[StudySnapshot]) -> None:
@@ -281,9 +281,35 @@ def test_the_page_of_a_comparison_shows_it_where_something_is_confirmed(
     confirmed: list[StudySnapshot],
 ) -> None:
     text = page(compare(confirmed))
-    assert text.index("What was confirmed") < text.index("The fronts")
+    assert text.index('aria-label="Large marks ran') < text.index("Time against error")
     assert "original: recommended, confirmed" in text
-    assert text.count("plotly.js v") == 1  # the library comes once
+    assert "0.60 of its default" in text  # the label of what is recommended
+
+
+def test_the_page_of_a_comparison_opens_from_a_mail(
+    confirmed: list[StudySnapshot], tmp_path: Path, screenshots: Path
+) -> None:
+    text = page(compare(confirmed))
+    assert len(text.encode()) < 1_000_000
+    assert "<script" not in text
+    assert not re.search(r"(?:src|href)=.?(?:https?:|/)", text)
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    for width, dark in ((1440, False), (390, True)):
+        where = screenshots / f"frozen-{width}.png"
+        address = f"file://{tmp_path}/page.html"
+        found = photographed(address, where, width=width, dark=dark, wait_s=0.5)
+        assert found["width"] <= width
+        assert found["figures"] >= 3
+        assert found["ground"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+
+
+def test_without_matplotlib_the_page_says_what_pictures_need(
+    confirmed: list[StudySnapshot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    text = page(compare(confirmed))
+    assert "pictures need matplotlib: pip install &#39;tuner[pictures]&#39;." in text
+    assert "<svg" not in text
 
 
 def test_the_command_draws_exported_searches(exported: list[Path], tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import PIL.Image
 import pytest
 
-from tests.support.browser import chromium
 from tests.support.finished_runs import finished_run
 from tests.support.forked_cli import run
 from tests.support.paths import BENCHMARKS
@@ -45,8 +44,7 @@ def test_every_figure_draws_one_study_and_several_and_exported_ones(
     stored = [snapshot(each) for each in studies]
     exported = [snapshot(archive_of(each)) for each in studies]
     for some in (stored[:1], stored, exported):
-        figure = draw(kind, some, title="the title")
-        assert figure.layout.title.text == "the title"
+        figure = draw(kind, some)
         assert figure.data
         assert not [a for a in figure.layout.annotations if a.text.startswith("no ")]
 
@@ -76,12 +74,9 @@ def test_the_default_s_star_is_where_the_default_is(studies: list[OpenStudy]) ->
     assert series.points[series.default] == next(r for r in results.records if r.is_default).values
 
 
-def test_plot_writes_what_its_name_says_however_long_the_temporary_folder_s_name(
+def test_plot_writes_what_its_name_says_without_a_browser(
     recorded_database: RecordedDatabase, tmp_path: Path
 ) -> None:
-    chromium()
-    long = tmp_path / ("x" * 100)  # a browser's sockets would not fit
-    long.mkdir()
     picture = tmp_path / "front.svg"
     done = run(
         "plot",
@@ -91,18 +86,16 @@ def test_plot_writes_what_its_name_says_however_long_the_temporary_folder_s_name
         "--storage",
         recorded_database.url,
         folder=tmp_path,
-        environment={"TMPDIR": str(long)},
     )
     assert done.code == 0, done.err
     assert done.out == ""
     text = picture.read_text(encoding="utf-8")
-    assert text.startswith("<svg")
+    assert "<svg" in text
     assert "demo-original: default hyperparameters" in text
     assert is_figure(picture)
 
 
 def test_pictures_are_known_as_ours_and_read_by_whoever_reads_such(tmp_path: Path) -> None:
-    chromium()
     figure = pareto_figure([])
     for kind, begins in (("png", b"\x89PNG"), ("pdf", b"%PDF-")):
         path = save(figure, tmp_path / f"one.{kind}", width=300, height=200)

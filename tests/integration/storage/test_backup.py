@@ -23,10 +23,10 @@ from tests.support.databases import SQLITE_ALONE
 from tests.support.in_process_worker import DEVICE, RESULT, epoch, study_in
 from tests.support.postgres_cluster import PASSWORD, USER, Cluster
 from tuner.errors import StorageError
-from tuner.storage import backup, schema
-from tuner.storage.backup import back_up
+from tuner.storage import database as backup
+from tuner.storage import schema
 from tuner.storage.check import check_database
-from tuner.storage.database import Database, open_database
+from tuner.storage.database import Database, back_up, open_database
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.url import DatabaseUrl, parse_url
 from tuner.study.open import OpenStudy, open_study

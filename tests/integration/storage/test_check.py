@@ -165,7 +165,7 @@ def test_verification_runs_that_do_not_agree_are_found(study: OpenStudy) -> None
         connection.execute(update(v).where(v.c.worker == "ann").values(leased_until=0.0))
     ((level, what),) = findings(study.database)
     assert level == "notice"
-    assert "leases of verification runs that ran out: 1 (small trial 0 seed 0)" in what
+    assert "leases that ran out: 1 (small trial 0 seed 0)" in what
     with study.database.engine.begin() as connection:
         connection.execute(update(v).values(leased_until=database_now() + 600.0))
         connection.execute(update(v).where(v.c.seed == 0).values(worker=""))

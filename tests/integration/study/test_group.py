@@ -178,7 +178,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_is_made(here: Database) -> 
 def test_another_definition_is_refused_for_any_search(here: Database) -> None:
     launch(here, searches=2)
     with pytest.raises(UsageError, match="max_epochs"):
-        launch(here, asked=definition(max_epochs=5), definition=("max_epochs",), searches=3)
+        launch(here, asked=definition(max_epochs=2), definition=("max_epochs",), searches=3)
     assert list_studies(here) == THREE[:2]
 
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import markupsafe
 import pytest
 from optuna.trial import TrialState
 from sqlalchemy import text
@@ -16,7 +17,8 @@ from tests.support.groups import THREE, launch, names
 from tests.support.small_study import definition
 from tests.support.spaces import with_range
 from tuner.errors import StorageError, UsageError
-from tuner.report.dashboard.additions import standing
+from tuner.report.overview import Answer, line_of
+from tuner.report.pages import rendered
 from tuner.report.study_status import groups_of, status_of
 from tuner.spec.membership import Membership, root_of
 from tuner.spec.study_file import load_study_file
@@ -25,7 +27,6 @@ from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.create import MEMBERSHIP
 from tuner.study.open import OpenStudy, create_or_resume, open_study
-from tuner.study.results import read_results
 from tuner.study.snapshot import grouped, open_group, searches_of, snapshot
 from tuner.study.transfer import over_space, restore
 
@@ -90,7 +91,7 @@ def test_a_damaged_place_in_a_file_is_refused(tmp_path: Path) -> None:
     sound = json.loads(path.read_text())
     for stored in DAMAGED:
         path.write_text(json.dumps(sound | {"search": stored}))
-        says = r"s\.json is (damaged: search|no exported study: 9223)"
+        says = r"s\.json is (damaged: search|no exported study: it holds a whole number)"
         with pytest.raises(UsageError, match=says):
             read_archive(path)
 
@@ -122,7 +123,7 @@ def test_two_studies_in_one_place_are_told(here: Database) -> None:
         grouped(again)
     # Each can be looked at, and worked at, by its own name.
     assert groups_of(again) == [{"name": "small", "studies": THREE[:2]}]
-    assert "Search 1 of group small" in standing(again[1], read_results(again[1]), (), ())
+    assert line_of(snapshot(again[1])).search == "search 1 of small"
     assert first.name == "small"
 
 
@@ -145,8 +146,10 @@ def test_a_group_may_be_called_anything(name: str, here: Database) -> None:
     again = open_study(here, "small")
     assert status_of(again)["group"] == name
     assert [each.name for each in open_group(here, name).members] == ["other", "small"]
-    note = standing(again, read_results(again), (), ())
-    assert "<img" not in note
+    one = Answer(heading="", sentences=())
+    page = rendered("study.html", one=one, lines=[line_of(snapshot(again))], figures=[])
+    assert markupsafe.escape(name) in page
+    assert "<img" not in page
 
 
 @SQLITE_ALONE

@@ -6,16 +6,20 @@ import dataclasses
 from typing import Any
 
 import pytest
+from optuna.trial import TrialState
 
 from tests.support.databases import SQLITE_ALONE
 from tests.support.small_study import definition
 from tuner.config import Backend, Precision
 from tuner.errors import UsageError
+from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
+from tuner.storage.records import TrialResult
 from tuner.study.open import DEFAULT_TRIALS, open_study
 from tuner.study.relaunch import Launched, Said, open_studies
+from tuner.study.results import read_results
 
 
 def launch(database: Database, asked: StudyDefinition | None = None, **said: Any) -> Launched:
@@ -137,9 +141,8 @@ def test_settings_of_training_that_are_not_said_stay_as_well(database: Database)
     launch(database, first)
     again = launch(database)
     assert again.study.definition.training == training
-    assert again.notes == (
-        "small keeps --precision fp16 --accumulate 4 --checkpoint-activations --validate-every 5",
-    )
+    keeps = "--precision fp16 --set accumulate=4 --set checkpoint_activations=true"
+    assert again.notes == (f"small keeps {keeps} --set validate_every=5",)
     with pytest.raises(UsageError, match=r"training\.accumulate: 4 there, absent asked"):
         launch(database, definition=("accumulate",))
 
@@ -148,7 +151,7 @@ def test_settings_of_training_that_are_not_said_stay_as_well(database: Database)
 @pytest.mark.parametrize(
     ("setting", "changes", "difference"),
     [
-        ("max_epochs", {"max_epochs": 5}, "training.max_epochs: 3 there, 5 asked"),
+        ("max_epochs", {"max_epochs": 2}, "training.max_epochs: 3 there, 2 asked"),
         (
             "time_objective",
             {"time_objective": "total_s"},
@@ -184,3 +187,46 @@ def test_a_sampler_that_changes_what_is_pruned_says_so(database: Database) -> No
         "small changes from --sampler kg to --sampler tpe, from pruning as the sampler has it to "
         "--no-prune"
     )
+
+
+CUT = Recorded(stopped_by="epoch_limit", converged=False, epochs=3, total_s=6.0)
+CONVERGED = Recorded(stopped_by="converged", converged=True, epochs=2, total_s=4.0)
+
+
+def test_a_higher_limit_of_epochs_lets_wait_again_what_the_old_one_cut_off(
+    database: Database,
+) -> None:
+    study = launch(database, trials=2).study
+    claims = []
+    for recorded in (CUT, CONVERGED):
+        claim = study.ledger.claim("w")
+        assert claim is not None
+        study.ask(claim)
+        result = TrialResult(TrialState.COMPLETE, (6.0, 0.8), recorded, {"max_mql": 0.1})
+        assert study.ledger.finish(claim, result)
+        claims.append(claim)
+    assert [each.state for each in read_results(study).records] == [TrialState.COMPLETE] * 2
+    spent, watched = study.ledger.spent_s(), study.optuna
+    launched = launch(database, definition(max_epochs=5), definition=("max_epochs",))
+    assert "small runs again up to 5 epochs what 3 cut off" in launched.notes
+    higher = launched.study
+    assert higher.definition.training.max_epochs == 5
+    assert higher.study_id == study.study_id
+    waits, stays = read_results(higher).records
+    assert (waits.state, waits.is_default, waits.values) == (TrialState.WAITING, True, None)
+    assert waits.recorded.stopped_by is None
+    assert (stays.state, stays.values) == (TrialState.COMPLETE, (6.0, 0.8))
+    assert [each.state for each in watched.get_trials()] == [waits.state, stays.state]
+    assert claims[0].trial_id is not None
+    theirs = database.optuna.get_trial(claims[0].trial_id)
+    assert (theirs.state, theirs.values) == (TrialState.WAITING, None)
+    assert set(theirs.user_attrs) == {"default"}
+    assert not any(key.startswith("constraint") for key in theirs.system_attrs)
+    assert higher.ledger.spent_s() == spent  # what it had stays counted
+    first = study.ledger.attempts(0)
+    assert [(each.state, each.result is not None) for each in first] == [("returned", True)]
+    again = higher.ledger.claim("w")
+    assert again is not None
+    assert again.trial_number == 0
+    with pytest.raises(UsageError, match="has a limit of 5, and workers are at it"):
+        launch(database, definition(max_epochs=9), definition=("max_epochs",))

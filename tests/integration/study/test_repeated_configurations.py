@@ -160,24 +160,26 @@ def test_a_choice_of_a_verification_before_stays_that_of_its_configuration(
 ) -> None:
     plan_verification([study], top=20, seeds=1, choice=Choice.EXPECTED)
     first, *_ = (run for run in study.verifications.runs())
-    results = read_results(study)
     noted = dataclasses.replace(
         first, plan={"choice": Choice.EXPECTED, "picks": {NAME: {"knee": LUCKY}}}
     )
-    assert picks_expected(results, [noted], NAME) == {"knee": LUCKY}
+    seen = dataclasses.replace(snapshot(study), read_runs=lambda: (noted,))
+    assert picks_expected(seen) == {"knee": LUCKY}
 
 
 def test_a_warm_start_takes_each_configuration_once(repeated: Archive, tmp_path: Path) -> None:
     database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
     opened = restore(database, on_front(repeated), NAME)
     fronts = fronts_of(database, NAME)
-    assert [r.number for r in fronts[0].records] == [r.number for r in read_results(opened).front]
-    assert REPEATED in {r.number for r in fronts[0].records}
+    assert [r.number for r in fronts[0].results.front] == [
+        r.number for r in read_results(opened).front
+    ]
+    assert REPEATED in {r.number for r in fronts[0].results.front}
     empty = dataclasses.replace(repeated, records=(), budget=50, curves={}, notes={})
     new = restore(database, empty, "new")
     said = warm_start_with(new, fronts)
     waiting = [configuration(trial.params) for trial in new.optuna.trials]
-    assert len(set(waiting)) == len(waiting) == len(fronts[0].records)
+    assert len(set(waiting)) == len(waiting) == len(fronts[0].results.front)
     assert f"tries {len(waiting)} of the {len(waiting)} front configurations" in said
     assert "trial 5" in str([trial.user_attrs for trial in new.optuna.trials])
     database.close()

@@ -196,11 +196,12 @@ def test_fronts_of_others_are_tried_after_the_default_and_only_once(
     said = warm_start_with(new, fronts)
     waiting = [space.true(trial.params) for trial in new.optuna.trials]
     assert waiting[0] == new.definition.defaults.as_dict()
-    assert 1 < len(waiting) <= 1 + len(fronts[0].records)
+    assert 1 < len(waiting) <= 1 + len(fronts[0].results.front)
     assert len({configuration(params) for params in waiting}) == len(waiting)
     assert all(new.definition.space.contains(params) == [] for params in waiting)
     assert (
-        f"tries {len(waiting) - 1} of the {2 * len(fronts[0].records)} front configurations" in said
+        f"tries {len(waiting) - 1} of the {2 * len(fronts[0].results.front)} front configurations"
+        in said
     )
     assert "moved into its space" in said
     warm_start_with(new, fronts)

@@ -16,7 +16,7 @@ from tests.support.cli_processes import Bench
 from tests.support.databases import SQLITE_ALONE
 from tests.support.programs import program_definition, write_program
 from tuner.data.prepare import prepare
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.errors import UsageError
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, open_database
@@ -146,7 +146,7 @@ def test_a_worker_of_another_user_runs_it_once_it_was_told_the_hash(
     mine = {"XDG_CACHE_HOME": str(cache)}
     theirs = {"XDG_CACHE_HOME": str(tmp_path / "theirs")}
     made = program_definition(write_program(tmp_path / "program", QUICK))
-    made = dataclasses.replace(made, data_hash=prepare(demo_task()).data_hash)
+    made = dataclasses.replace(made, data_hash=prepare(load_task("demo")).data_hash)
     with closing(open_database(parse_url(bench.url))) as database:
         opened = create_or_resume(database, "demo-program", made, trials=1)
         opened.set_policy(SearchPolicy(sampler="random", reruns=0))
@@ -182,7 +182,7 @@ def test_a_launch_does_not_run_its_program_in_a_folder_that_the_database_names(
     launch += " --workers 1"
     database = open_database(parse_url(bench.url))
     theirs = program_definition(write_program(tmp_path / "theirs", QUICK))
-    planted = dataclasses.replace(theirs, data_hash=prepare(demo_task()).data_hash)
+    planted = dataclasses.replace(theirs, data_hash=prepare(load_task("demo")).data_hash)
     create_or_resume(database, "demo-program", planted, trials=1)
     database.close()
     (tmp_path / "theirs" / "json.py").write_text("open('pwned', 'w')\nraise SystemExit(1)\n")

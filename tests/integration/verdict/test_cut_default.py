@@ -194,7 +194,7 @@ def test_a_level_and_a_comparison_name_it(
     assert any("default, cut off by its limit, with its margin" in line for line in told)
     print_report(report)
     printed = " ".join(capsys.readouterr().out.split())
-    assert "default: 12 of 12 runs were cut off by the limit of epochs" in printed
+    assert "12 of 12 runs were cut off by the limit of epochs; they count with what" in printed
 
 
 def test_a_repeat_of_the_default_counts_whether_it_is_marked_or_not(

@@ -241,7 +241,7 @@ def test_a_test_split_too_short_for_blocks_is_refused_before_anything_is_written
         "origins",
         folder=tmp_path,
         code=2,
-        says=("--mql-split origins", "has 3 test windows, expected at least 4 to cut into 4 "),
+        says=("--mql-split origins", "has 3 test windows, too few to cut into 4 "),
     )
 
 

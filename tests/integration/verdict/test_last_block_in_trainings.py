@@ -32,8 +32,7 @@ from tuner.trial.seeds_and_reruns import run_job
 from tuner.verdict.verification_plan import Turn, interleaved
 from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
-from tuner.worker.trial_source import TrialSource
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.trial_source import TrialSource, VerificationSource
 
 
 def test_only_a_run_of_a_confirmation_records_anything_of_the_last_block(tmp_path: Path) -> None:
@@ -60,7 +59,7 @@ def test_only_a_run_of_a_confirmation_records_anything_of_the_last_block(tmp_pat
         return run_job(job, data)
 
     device = CpuCores((0,))
-    Worker([study], device, train, sources=(TrialSource,), name="searcher").run()
+    Worker([study], device, train, source=TrialSource, name="searcher").run()
     params = snapshot(study).record(0).params
     plans: tuple[dict[str, Any], ...] = (
         {"seeds": 1, "top": 1, "looks": [], "picks": {}, "choice": "front"},
@@ -75,7 +74,7 @@ def test_only_a_run_of_a_confirmation_records_anything_of_the_last_block(tmp_pat
     for place, plan in enumerate(plans):
         turn = Turn(study.study_id, 0, params, 7 + place)
         queue.add(interleaved([[turn]], first=place, plan=plan | {"shuffle_seed": place}))
-    Worker([study], device, train, sources=(VerificationSource,), name="verifier").run()
+    Worker([study], device, train, source=VerificationSource, name="verifier").run()
     trials = [dict(trial.user_attrs) for trial in study.optuna.get_trials()]
     round_, confirmed = (run.result.recorded.to_flat() for run in queue.runs() if run.result)
     database.close()

@@ -35,7 +35,7 @@ def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         verify_all(opened, known())
         return Outcome.FILLED
 
-    monkeypatch.setattr(verification, "_work_off", work_off)
+    monkeypatch.setattr(verification, "work_off", work_off)
     monkeypatch.setattr(verification, "choose_where", lambda *_, **__: Where(devices=(DEVICE,)))
 
 

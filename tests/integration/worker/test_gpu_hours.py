@@ -22,7 +22,7 @@ from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.job import TrialJob
 from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.trial_source import VerificationSource
 
 EPOCH_S = 0.1
 
@@ -143,7 +143,7 @@ def test_a_verification_run_at_the_limit_is_handed_back_without_a_result(
         each.set_policy(each.policy().but(max_gpu_s=0.75))
     queue = verifications_of(two)
     plan_runs(two[0], 4)
-    work(two, ("ann",), sources=(VerificationSource,))
+    work(two, ("ann",), source=VerificationSource)
     assert [each.state for each in queue.runs()] == ["finished", "waiting", "waiting", "waiting"]
     assert hours_of(two).spent_s() <= 0.75 + EPOCH_S
     assert queue.counts().left == 0

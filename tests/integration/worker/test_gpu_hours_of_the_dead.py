@@ -25,7 +25,7 @@ from tuner.trial.job import Waited
 from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.process import StopFlag
-from tuner.worker.verification_source import VerificationSource, _Run
+from tuner.worker.trial_source import VerificationSource, _Run
 
 LIMIT_S = 1000.0
 
@@ -75,7 +75,7 @@ def test_a_grant_of_a_trial_is_settled_by_who_verifies(two: list[OpenStudy]) -> 
     assert hours_of(two).ask(claim.token, "ann") == LIMIT_S
     expire(two[0], claim)
     plan_runs(two[0], 2)
-    assert works(two, sources=(VerificationSource,))
+    assert works(two, source=VerificationSource)
     assert [each.state for each in verifications_of(two).runs()] == ["finished"] * 2
 
 

@@ -20,11 +20,10 @@ from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
 from tuner.verdict.verified import verifications_of
 from tuner.worker.device_lease import DeviceLease
-from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker
-from tuner.worker.outages import Retry
-from tuner.worker.process import StopFlag
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.paths import Retry
+from tuner.worker.process import Heartbeat, StopFlag
+from tuner.worker.trial_source import VerificationSource
 
 WAIT_S = 1.5
 
@@ -62,7 +61,7 @@ def test_a_verification_run_that_only_waited_is_not_cut(study: OpenStudy) -> Non
     hours = limited(study, WAIT_S * 0.7)
     plan_runs(study, 1)
     with held_for(study, WAIT_S) as lease:
-        Worker([study], DEVICE, quick, sources=(VerificationSource,), name="ann", lease=lease).run()
+        Worker([study], DEVICE, quick, source=VerificationSource, name="ann", lease=lease).run()
     assert [each.state for each in verifications_of([study]).runs()] == ["finished"]
     assert hours.spent_s() < WAIT_S * 0.5
 
@@ -79,7 +78,7 @@ def test_what_was_handed_back_after_a_wait_costs_what_it_had_its_device_for(
         time.sleep(0.1)
         stop.set()
 
-    source = {"sources": (VerificationSource,)} if verify else {}
+    source = {"source": VerificationSource} if verify else {}
     with held_for(study, WAIT_S) as lease:
         Worker([study], DEVICE, interrupted, name="ann", lease=lease, stop=stop, **source).run()  # type: ignore[arg-type]
     assert 0.1 <= hours.spent_s() < WAIT_S * 0.5

@@ -25,10 +25,9 @@ from tuner.storage.dialects import clock_skew_s
 from tuner.storage.queue.claims import stints
 from tuner.storage.queue.roster import HostFacts, all_in_words, clock_in_words, newcomer_in_words
 from tuner.study.open import OpenStudy
-from tuner.worker.loop import Worker
-from tuner.worker.registration import host_facts
+from tuner.worker.loop import Worker, host_facts
 
-HERE = HostFacts(boot_id="b" * 36, torch_version="2.11.0", tuner_version="1.0", clock_skew_s=0.01)
+HERE = HostFacts(torch_version="2.11.0", tuner_version="1.0", clock_skew_s=0.01)
 
 
 def joined(study: OpenStudy, worker: str, host: str, **changes: object) -> None:

@@ -10,7 +10,7 @@ __all__ = ["opened"]
 
 
 def test_what_others_have_all_of_is_not_claimed(opened: OpenStudy) -> None:
-    (source,) = Worker([opened], DEVICE, three_epochs, name="ann")._sources
+    source = Worker([opened], DEVICE, three_epochs, name="ann")._source
     assert [turn.all_taken for turn in source.in_turn()] == [False]
     claims = [opened.ledger.claim("bob") for _ in range(2)]
     assert [turn.all_taken for turn in source.in_turn()] == [True]

@@ -26,8 +26,8 @@ from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.results import StudyResults, TrialRecord, read_results, record_of
 from tuner.trial.job import Watched
 from tuner.worker.loop import Worker
-from tuner.worker.running import RunningTrial
 from tuner.worker.trial_source import StudyPruning
+from tuner.worker.work_source import RunningTrial
 
 PRUNED_OF = 48
 TRAINED_OF = 56

@@ -1,9 +1,8 @@
-"""A worker without a supervisor that loses its device's context: it becomes a fresh process, but
+"""A worker without a supervisor that loses its device's context: a fresh process trains for it, but
 not for ever."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -57,10 +56,9 @@ def worked(bench: Bench, plan: str, *more: str, gpu: str = "0", study: str = "ti
         )
 
 
-def processes(bench: Bench) -> list[tuple[int, list[str]]]:
-    """Of each process how many descriptors it found open, and its words."""
-    lines = (bench.folder / "processes").read_text().splitlines()
-    return [(descriptors, words) for descriptors, words in map(json.loads, lines)]
+def processes(bench: Bench) -> list[str]:
+    """Of each process that trained, which worker started it."""
+    return (bench.folder / "processes").read_text().splitlines()
 
 
 def test_a_device_that_fails_every_trial_is_left_alone_with_a_line(bench: Bench) -> None:
@@ -75,7 +73,7 @@ def test_a_device_that_fails_every_trial_is_left_alone_with_a_line(bench: Bench)
     assert made_ready == [(2, "WAITING")]
 
 
-def test_a_device_that_works_in_between_goes_on_and_keeps_open_what_it_needs(bench: Bench) -> None:
+def test_a_device_that_works_in_between_goes_on(bench: Bench) -> None:
     """With a success in each process it may fail as often as there are trials."""
     ended = worked(bench, "xo" * 2 + "o" * 6, gpu="free")
     assert ended.code == 0, ended.err
@@ -83,9 +81,8 @@ def test_a_device_that_works_in_between_goes_on_and_keeps_open_what_it_needs(ben
         *(["FAIL", "COMPLETE"] * 2),
         *(["COMPLETE"] * 6),
     ]
-    first, *later = processes(bench)
-    assert [descriptors for descriptors, _ in later] == [first[0] + 1] * 2  # its GPU assignment
-    assert len({tuple(words) for _, words in later}) == 1
+    assert len(processes(bench)) == 3
+    assert len(set(processes(bench))) == 1
 
 
 def test_a_worker_that_was_told_to_stop_ends_when_its_device_is_lost(bench: Bench) -> None:

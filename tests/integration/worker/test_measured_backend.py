@@ -35,7 +35,7 @@ GRAPH = BackendChoice(backend=Backend.GRAPH, epoch_s={"graph": 0.25, "eager": 0.
 def own(**training: Any) -> StudyDefinition:
     """A study of a class of somebody's own, which no test here builds."""
     found = definition()
-    own_class = replace(found.architecture, model="nowhere:Net")
+    own_class = found.architecture.but(model="nowhere:Net")
     return replace(found, architecture=own_class, training=found.training.but(**training))
 
 

@@ -23,7 +23,7 @@ from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.worker import running as running_module
+from tuner.worker import work_source as running_module
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
 
@@ -32,7 +32,7 @@ def test_training_goes_on_in_an_outage_and_its_epochs_come_later(
     opened: OpenStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_module, "BUFFERED_AT_MOST", 4)
-    monkeypatch.setattr("tuner.worker.running.REPORT_S", 0.0)
+    monkeypatch.setattr("tuner.worker.work_source.REPORT_S", 0.0)
     spilled = []
 
     def run(job: TrialJob) -> TrialResult:
@@ -108,7 +108,7 @@ class Heard(logging.Handler):
 def test_a_full_disk_pauses_the_worker_which_names_it_and_goes_on_when_there_is_space(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.worker.outages.LOOK_AGAIN_S", 0.2)
+    monkeypatch.setattr("tuner.worker.paths.LOOK_AGAIN_S", 0.2)
     database = open_database(parse_url(f"sqlite:///{small_disk}/tuner.db"))
     study = study_in(database, trials=1)
     filler = small_disk / "filler"

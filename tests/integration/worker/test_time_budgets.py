@@ -16,16 +16,22 @@ from tests.support.drawn_verifications import DEVICE as EXAMPLE
 from tests.support.drawn_verifications import drawn_result
 from tests.support.in_process_worker import DEVICE, result_of
 from tuner.record import Recorded
+from tuner.search import next_run
+from tuner.search.beginning import Beginning
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.verifications import PlannedRun
 from tuner.storage.records import TrialResult, device_seconds
 from tuner.study.open import OpenStudy
+from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
+from tuner.verdict.compare.registered import given_up_after
 from tuner.verdict.round_allowances import ALLOWANCE
 from tuner.verdict.verified import verifications_of
 from tuner.worker import trial_source
 from tuner.worker.loop import Worker
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.trial_source import VerificationSource
+
+TRIALS = 18
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,7 @@ def test_runs_that_have_no_time_left_are_taken_off_the_plan(study: OpenStudy) ->
         return replace(result, recorded=replace(result.recorded, wall_clock_s=10.0, total_s=10.0))
 
     for name in ("ann", "ben"):  # the second one finds nothing to do
-        Worker([study], EXAMPLE, run, sources=(VerificationSource,), name=name).run()
+        Worker([study], EXAMPLE, run, source=VerificationSource, name=name).run()
     assert [each.state for each in queue.runs()] == ["finished"] * 3 + ["skipped"] * 2 + [
         "finished"
     ] * 2
@@ -213,3 +219,27 @@ def test_a_search_is_asked_for_the_level_of_what_it_is_held_against(study: OpenS
     assert trial_source.Levels([study]).asked(study, policy) is None, "it is its own group"
     assert trial_source.Levels([study]).asked(other, SearchPolicy()) is None
     assert trial_source.Levels([]).asked(other, SearchPolicy(against="nobody")) is None
+
+
+@SQLITE_ALONE
+def test_when_a_search_gave_a_level_up_stands_with_its_trials(
+    study: OpenStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_run, "FOR_ANOTHERS", 1.0)
+    monkeypatch.setattr(Beginning, "at", lambda *_: None)
+    levels = Mock(side_effect=lambda *_: math.log(0.8 if len(begun) < TRIALS - 2 else 0.6))
+    monkeypatch.setattr(trial_source.Levels, "asked", levels)
+    begun: list[int] = []
+
+    def run(job: TrialJob) -> TrialResult:
+        begun.append(job.number)
+        return drawn_result(job)
+
+    study.ledger.set_budget(TRIALS)
+    study.enqueue(study.definition.defaults.as_dict())
+    Worker([study], EXAMPLE, run, name="ann").run()
+    now = snapshot(study)
+    for_anothers = [record.recorded.for_anothers for record in now.results.records]
+    assert for_anothers[0] is None, "it begins without a level"
+    assert for_anothers[-3:] == [True, False, False]
+    assert given_up_after(now) == TRIALS - 2

@@ -27,12 +27,11 @@ from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrainerLostError
-from tuner.worker.heartbeat import STARTING, Beat
-from tuner.worker.heartbeat import TRAINER as TRAINER_LIFE
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
-from tuner.worker.process import StopFlag
-from tuner.worker.trainer.trainer_process import TrainerProcess
+from tuner.worker.process import STARTING, Beat, StopFlag
+from tuner.worker.process import TRAINER as TRAINER_LIFE
+from tuner.worker.trainer import TrainerProcess
 from tuner.worker.trial_source import TrialTimes
 from tuner.worker.work_source import MeasuredBackend
 
@@ -221,7 +220,7 @@ def test_a_trainer_ends_with_its_worker() -> None:
     script = (
         "import os, sys, time\n"
         "from tuner.devices import CpuCores\n"
-        "from tuner.worker.trainer.trainer_process import TrainerProcess\n"
+        "from tuner.worker.trainer import TrainerProcess\n"
         f"run = TrainerProcess(CpuCores((0,)), None, {TRAINER!r})\n"
         "run.load(dict, lambda: False, lambda _phase: None)\n"
         "print(run._child.popen.pid, flush=True)\n"

@@ -25,8 +25,7 @@ from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
 from tuner.worker.process import ContextLostError
-from tuner.worker.trial_source import TrialSource
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.trial_source import VerificationSource
 
 
 @pytest.fixture
@@ -60,8 +59,8 @@ def verify(
 def verifier(
     study: OpenStudy, run: Callable[[TrialJob], TrialResult | None], paths: WorkerPaths | None
 ) -> Worker:
-    sources = (VerificationSource,)
-    return Worker([study], DEVICE, run, sources=sources, name="ann", paths=paths)
+    source = VerificationSource
+    return Worker([study], DEVICE, run, source=source, name="ann", paths=paths)
 
 
 def states(queue: Verifications) -> list[str]:
@@ -107,7 +106,7 @@ def test_an_outage_at_any_moment_ends_no_verifier(
 def test_a_full_disk_is_named_and_waited_for(
     study: OpenStudy, queue: Verifications, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.worker.outages.LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr("tuner.worker.paths.LOOK_AGAIN_S", 0.0)
     notes: list[str | None] = []
     real = Verifications.finish
 
@@ -229,7 +228,7 @@ def test_a_run_without_a_value_is_a_failure_by_name_and_stops_nobody(
 def test_who_watches_hears_of_a_runs_epochs_after_an_outage_and_no_curve_is_kept(
     study: OpenStudy, queue: Verifications, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.worker.running.REPORT_S", 0.0)
+    monkeypatch.setattr("tuner.worker.work_source.REPORT_S", 0.0)
     seen: list[tuple[int | None, float | None]] = []
 
     def run(job: TrialJob) -> TrialResult:
@@ -245,20 +244,6 @@ def test_who_watches_hears_of_a_runs_epochs_after_an_outage_and_no_curve_is_kept
     assert seen == [(2, epoch(2).val_loss)] * 2
     assert study.epochs.of_trial(0) == ()
     assert states(queue) == ["finished", "finished"]
-
-
-def test_one_worker_takes_from_either_queue(study: OpenStudy, queue: Verifications) -> None:
-    """A trial's claim and a run's have one life, so one loop lives both."""
-    made: list[tuple[int, int | None]] = []
-
-    def run(job: TrialJob) -> TrialResult:
-        made.append((job.number, job.seed))
-        return drawn_result(job)
-
-    study.ledger.set_budget(1)
-    Worker([study], DEVICE, run, sources=(TrialSource, VerificationSource), name="ann").run()
-    assert made == [(0, None), (0, 0), (0, 1)]
-    assert (study.ledger.results("ann"), queue.results("ann")) == (1, 2)
 
 
 @SQLITE_ALONE

@@ -3,13 +3,12 @@ Without torch.
 
 The file holds a letter for each training to come: `x` loses the CUDA context, `t` does so when the
 process was told to stop, and at any other all is well. Each training is a line in the file
-`trainings`, each process one in `processes`: how many descriptors it found open, and the words that
-it was started with. Where there is a file `gone`, the GPU is.
+`trainings`, each process that trains one in `processes`: who started it. Where there is a file
+`gone`, the GPU is.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -28,8 +27,7 @@ from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.study import data_file
 from tuner.trial.job import TrialJob
-from tuner.worker import process
-from tuner.worker.trainer import trainer_main
+from tuner.worker import process, trainer
 
 AT_MOST = 2
 """Processes in a row that may lose the device: each takes seconds to start."""
@@ -85,6 +83,8 @@ class DeviceData:
 
 def train(words: Sequence[str]) -> None:
     """As the real one does, but for what is made up."""
+    with Path("processes").open("a") as processes:
+        processes.write(f"{os.getppid()}\n")
     for name, *made in (
         ("tuner.trial.seeds_and_reruns", run_job),
         ("tuner.trial.run", git_revision),
@@ -92,15 +92,10 @@ def train(words: Sequence[str]) -> None:
         ("tuner.training.engines.pool", EnginePool),
     ):
         sys.modules[name] = made_up(name, *made)
-    from tuner.worker.trainer.on_device import load_onto
-
-    trainer_main.main(words, lambda: load_onto)
+    trainer.main(words, lambda: trainer.load_onto)
 
 
 def work() -> None:
-    inherited = len(list(Path("/proc/self/fd").iterdir()))
-    with Path("processes").open("a") as processes:
-        processes.write(json.dumps([inherited, sys.argv[1:]]) + "\n")
     devices.list_gpus = only_gpu
     process.MAX_RESTARTS = AT_MOST
     vars(data_file)["prepare"] = no_data
@@ -112,7 +107,7 @@ def work() -> None:
 
 if __name__ == "__main__":
     module = sys.argv.pop(1)
-    if module == "tuner.worker.trainer.trainer_main":
+    if "tuner.worker.trainer" in module:
         train(sys.argv[1:])
     else:
         work()

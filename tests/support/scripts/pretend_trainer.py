@@ -22,7 +22,7 @@ from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TimeLeft, TrialJob
 from tuner.trial.run import alone_on
-from tuner.worker.trainer.trainer_main import main
+from tuner.worker.trainer import main
 
 EPOCHS, EPOCH_S = 3, 0.05
 NOBODY_COMES_S = 2.0

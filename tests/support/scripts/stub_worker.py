@@ -24,8 +24,7 @@ from tuner.storage.queue.claims import Ledger
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
 from tuner.worker import process
-from tuner.worker.heartbeat import FRESH_PROCESS
-from tuner.worker.process import ContextLostError, Orphan
+from tuner.worker.process import FRESH_PROCESS, ContextLostError, Orphan
 from tuner.worker.session import WorkOrder, work
 
 

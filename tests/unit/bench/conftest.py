@@ -10,13 +10,13 @@ import torch
 from tuner.bench.contender import Entry, Epoch, Job, Measurement, Round, Scope
 from tuner.config import Precision
 from tuner.data.prepare import prepare
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
 
 
 @pytest.fixture(scope="session")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    prepared = prepare(demo_task(), cache_dir=tmp_path_factory.mktemp("prepared"))
+    prepared = prepare(load_task("demo"), cache_dir=tmp_path_factory.mktemp("prepared"))
     return Job(prepared=prepared, device=torch.device("cpu"), precision=Precision.FP32)
 
 

@@ -9,9 +9,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from tests.support.present import present
 from tuner.bench.contender import is_kernel, median_within, per_step
-from tuner.bench.entrants import size_of, stop_after
+from tuner.bench.entrants import size_of
 from tuner.config import Architecture, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.estimate.driven import stop_after
 from tuner.models.registry import build_model
 from tuner.training.engines.choose import make_engine
 

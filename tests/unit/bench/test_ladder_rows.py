@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,20 +97,6 @@ def test_quality_is_a_mean_with_an_interval_and_a_change_on_the_same_seeds(
     assert single.test_mql_change == pytest.approx(1.0)
     assert single.not_trained == "the budget of 5 s was spent"
     assert first.not_trained == ""
-
-
-def test_a_rung_that_was_trained_captured_has_its_own_seconds_and_says_so(
-    ladder: Ladder, turn: Callable[..., Round]
-) -> None:
-    found = [Measurement(each.entry, 1.0) for each in ladder.contenders]
-    found[0].rounds.append(turn(0.1, (2.0, 0.2)))
-    captured = [replace(trained(seed, 1.0), captured=True) for seed in (1, 3)]
-    rows = ladder_rows(ladder, found, Trainings(of={0: captured, 1: captured}), seeds=2)
-    assert rows[0].reckoned_clock
-    assert (rows[0].epochs, rows[0].wall_clock_s) == (42.0, 2.0 * 42)
-    assert (rows[1].reckoned_clock, rows[1].wall_clock_s) == (False, None)  # no epoch was timed
-    page = ladder_results(rows, CIRCUMSTANCES).page()
-    assert "the epochs times the rung's own s/epoch: as it was (cumulated)." in page
 
 
 def test_what_was_not_measured_has_its_reason_in_row_and_page(

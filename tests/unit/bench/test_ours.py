@@ -17,7 +17,7 @@ class _FellBack(EagerEngine):
 def test_a_backend_that_does_not_serve_the_network_drops_out_with_the_reason(
     job: Job, data: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.bench.entrants.make_engine", _FellBack)
+    monkeypatch.setattr("tuner.estimate.driven.make_engine", _FellBack)
     plan = make_plan(
         job,
         data,
@@ -26,7 +26,6 @@ def test_a_backend_that_does_not_serve_the_network_drops_out_with_the_reason(
         against="none",
         hidden=[16],
         batch=[64],
-        against_everywhere=False,
     )
     (measured,) = run_bench(plan.contenders, rounds=1, epochs=1, gpu=None, announce=print)
     assert measured.rounds == []

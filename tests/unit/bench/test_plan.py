@@ -19,7 +19,6 @@ def plan(job: Job, data: DeviceData, **changes: Any) -> Plan:
         "against": "none",
         "hidden": [16],
         "batch": [64],
-        "against_everywhere": False,
     }
     return make_plan(job, data, **(arguments | changes))
 
@@ -51,16 +50,6 @@ def test_hidden_and_batch_sizes_form_a_grid_and_the_libraries_run_at_its_first_p
     )
     assert found[:2] == [("darts", 16, 64), ("neuralforecast", 16, 64)]
     assert [sizes for _, *sizes in found[2:]] == [[16, 64], [16, 32], [8, 64], [8, 32]]
-
-
-def test_the_libraries_run_everywhere_when_asked(job: Job, data: DeviceData) -> None:
-    found = taking_part(plan(job, data, batch=[64, 32], against="darts", against_everywhere=True))
-    assert [name for name, *_ in found] == [
-        "darts",
-        "darts",
-        "tuner original eager",
-        "tuner original eager",
-    ]
 
 
 def test_all_variants_begin_with_the_baseline(job: Job, data: DeviceData) -> None:

@@ -69,12 +69,8 @@ def test_the_same_settings_are_measured_once(ladder: Ladder) -> None:
         assert number is None or ladder.contenders[number].config == each.config
 
 
-def test_a_variant_that_cannot_be_trained_and_a_batch_of_nothing_are_refused(
-    job: Job, data: DeviceData
-) -> None:
+def test_a_variant_that_cannot_be_trained_is_refused(job: Job, data: DeviceData) -> None:
     file = load_study_file("original")
     defaults = file.defaults.model_copy(update={"learning_rate": 0.0})
     with pytest.raises(UsageError, match="first rung, original as it was: learning_rate must be"):
         make_ladder(job, data, file.model_copy(update={"defaults": defaults}))
-    with pytest.raises(UsageError, match="--ladder-batch must be at least 1, not 0"):
-        make_ladder(job, data, file, batch_size=0)

@@ -18,7 +18,7 @@ from tuner.bench.lightning import seeded_lightning
 from tuner.bench.neuralforecast_model import NeuralForecast, panel
 from tuner.config import Precision
 from tuner.data.prepare import PreparedData, PreparedSplit, prepare
-from tuner.data.task import etth_task
+from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.training.clock import arithmetic
 
@@ -32,7 +32,6 @@ def contenders(job: Job, data: DeviceData, against: str) -> list[Contender]:
         against=against,
         hidden=[16],
         batch=[64],
-        against_everywhere=False,
     )
     return list(plan.contenders)
 
@@ -78,7 +77,7 @@ def test_darts_has_the_same_windows_with_the_same_values(
 def test_on_the_reference_job_darts_has_the_protocols_numbers_of_windows(
     etth_dir: Path, tmp_path: Path
 ) -> None:
-    prepared = prepare(etth_task(), data_dir=etth_dir, cache_dir=tmp_path)
+    prepared = prepare(load_task("etth"), data_dir=etth_dir, cache_dir=tmp_path)
     assert len(darts_windows(prepared, prepared.train)) == 20_522
     assert -(-20_522 // 256) == 81
     assert len(darts_windows(prepared, prepared.val)) == 6_586

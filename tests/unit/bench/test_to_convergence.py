@@ -31,8 +31,10 @@ def ladder(job: Job, data: DeviceData, tmp_path_factory: pytest.TempPathFactory)
 
 def train(ladder: Ladder, data: DeviceData, **more: object) -> tuple[Trainings, list[str]]:
     told: list[str] = []
+    found = Trainings()
     given = {"seeds": 2, "budget_s": 600.0, "announce": told.append} | more
-    return train_rungs(ladder, data, **given), told  # type: ignore[arg-type]
+    train_rungs(ladder, data, found, **given)  # type: ignore[arg-type]
+    return found, told
 
 
 def test_all_rungs_have_the_same_seeds_and_the_cumulated_ones_come_first(
@@ -46,18 +48,6 @@ def test_all_rungs_have_the_same_seeds_and_the_cumulated_ones_come_first(
     assert ["alone" in line for line in told] == sorted("alone" in line for line in told)
     by_seed = [line.partition("seed ")[2][:1] for line in told if "alone" not in line]
     assert by_seed == sorted(by_seed)
-
-
-def test_rungs_that_train_the_same_are_trained_once(
-    ladder: Ladder, data: DeviceData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = ladder.contenders[0].config
-    monkeypatch.setattr("tuner.bench.ladder.in_capture", lambda _contender: first)
-    found, _ = train(ladder, data)
-    assert len(found.made) == 2
-    plain, captured = found.of[0][0], found.of[1][0]
-    assert (plain.captured, captured.captured) == (False, True)
-    assert captured == dataclasses.replace(plain, captured=True)
 
 
 def test_its_mql_is_the_objective_of_a_search(
@@ -89,7 +79,7 @@ def test_a_training_that_outlasts_the_budget_is_cut_and_forgotten(
     ladder: Ladder, data: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock of the budget jumps by an hour in the first training."""
-    hours = iter([0.0, 0.0])
+    hours = iter([0.0, 0.0, 0.0])
     now = dataclasses.make_dataclass("Time", [("perf_counter", object)])
     monkeypatch.setattr("tuner.bench.ladder.time", now(lambda: next(hours, 3600.0)))
     found, told = train(ladder, data, budget_s=60.0)
@@ -106,6 +96,7 @@ def test_a_rung_that_fails_says_why_and_the_others_go_on(
         return fit(config, *given, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr("tuner.bench.ladder.fit", broken)
-    found, _ = train(ladder, data, seeds=1, failed={2: "dropped out"})
-    assert found.failures == {1: "TunerError: no such luck"}
+    found = Trainings(failures={2: "dropped out"})
+    train_rungs(ladder, data, found, seeds=1, budget_s=600.0, announce=lambda _line: None)
+    assert found.failures == {1: "TunerError: no such luck", 2: "dropped out"}
     assert set(found.of) == {0}

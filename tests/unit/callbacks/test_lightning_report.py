@@ -23,7 +23,7 @@ from tests.support.trial_jobs import job_of
 from tuner.callbacks import LightningReport
 from tuner.config import TrainingSettings
 from tuner.data.prepare import prepare
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.data.windows import to_device
 from tuner.errors import TunerError
 from tuner.spec.definition import StudyDefinition
@@ -149,7 +149,7 @@ def by_a_program(name: str, folder: Path, patch: pytest.MonkeyPatch, seed: int) 
 
 
 def by_tuners_loop(seed: int) -> float:
-    prepared = prepare(demo_task())
+    prepared = prepare(load_task("demo"))
     file = load_study_file(str(EXAMPLES / "own-small.toml"))
     definition = StudyDefinition.of(
         file,

@@ -64,7 +64,7 @@ main(["doctor", "--json"])
         ("tuner.cli.run", signal.SIGINT),
         ("tuner.cli.run", signal.SIGTERM),
         ("tuner.errors", signal.SIGINT),
-        ("tuner.cli.launch", signal.SIGTERM),
+        ("tuner.cli.doctor", signal.SIGTERM),
     ],
 )
 def test_it_is_a_line_also_while_the_command_line_is_imported(

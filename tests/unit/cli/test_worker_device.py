@@ -1,25 +1,20 @@
-"""`tuner worker --gpu`: which GPU it takes, sees, and keeps in a fresh process. The GPUs are made
-up."""
+"""`tuner worker --gpu`: which GPU it takes and sees, and that a fresh trainer has it, too. The GPUs
+are made up."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from tuner.cli.main import main
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.assignment import assign_beside
 from tuner.devices.gpu import _visible
+from tuner.devices.lock import assign_beside
 from tuner.worker.process import ContextLostError
 
 UUIDS = ["GPU-a", "GPU-b"]
-
-
-class Replaced(BaseException):
-    """What `os.execv` never returns from."""
 
 
 @pytest.fixture
@@ -38,13 +33,13 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Gpu]:
     return list(listed({}))
 
 
-def taken(monkeypatch: pytest.MonkeyPatch, *words: str, lost: bool = False) -> list[Gpu | CpuCores]:
-    """The device that the command works on."""
+def taken(monkeypatch: pytest.MonkeyPatch, *words: str, lost: int = 0) -> list[Gpu | CpuCores]:
+    """The device that the command works on, each time; it is lost so often."""
     devices: list[Gpu | CpuCores] = []
 
     def work(order: object, device: Gpu | CpuCores, *_: object, **__: object) -> int:
         devices.append(device)
-        if lost:
+        if len(devices) <= lost:
             raise ContextLostError("CUDA error: out of luck")
         return 0
 
@@ -73,23 +68,11 @@ def test_a_gpu_that_is_named_is_taken_whoever_has_it(
 
 
 @pytest.mark.parametrize("wanted", ["free", "1"])
-def test_a_fresh_process_goes_on_with_the_same_gpu(
+def test_a_fresh_trainer_goes_on_with_the_same_gpu(
     monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu], wanted: str
 ) -> None:
     other = assign_beside(gpus[0])
-    words: list[str] = []
-
-    def execv(program: str, arguments: list[str]) -> None:
-        words.extend(arguments)
-        raise Replaced
-
-    monkeypatch.setattr(os, "execv", execv)
-    monkeypatch.setattr(sys, "argv", ["tuner", "worker", "--study", "mine", "--gpu", wanted])
-    with pytest.raises(Replaced):
-        taken(monkeypatch, "--gpu", wanted, lost=True)
-    assert words[:3] == [sys.executable, "-m", "tuner"]
-    (again,) = taken(monkeypatch, *words[6:])
-    assert again.uuid == gpus[1].uuid
+    assert taken(monkeypatch, "--gpu", wanted, lost=1) == [gpus[1]] * 2
     other.leave()
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.support.small_csv import LONG, TASK, csv_lines
+from tuner.cli.data import facts_of, span
 from tuner.config import Objective
-from tuner.data.prepare import facts_of, objective_shares
+from tuner.data.prepare import objective_shares
 from tuner.data.series import Series
 from tuner.data.task import Task
 
@@ -76,13 +77,12 @@ def test_facts_are_of_each_series(task_file: Callable[..., Task]) -> None:
         ("north", 50, "2024-01-01"),
         ("south", 60, "2024-01-01"),
     ]
-    assert facts.rows == 110
     assert facts.constant == ("south: y",)
 
 
 def test_an_undated_index_has_no_span(task_file: Callable[..., Task]) -> None:
     lines = [line.partition(",")[2] for line in csv_lines(60)]
-    assert not facts_of(task_file(lines, TASK + "index = true\n")).dated
+    undated = facts_of(task_file(lines, TASK + "index = true\n"))
+    assert span(undated, undated.series[0]) == ()
     dated = facts_of(task_file(lines, TASK + 'index = true\nstart = "1990-01-01"\n'))
-    assert dated.dated
-    assert str(dated.series[0].timestamps[-1])[:16] == "1990-01-03T11:00"
+    assert span(dated, dated.series[0]) == ("1990-01-01", "1990-01-03 11:00:00")

@@ -97,9 +97,9 @@ def test_no_more_than_half_of_the_rows_is_made_up(problem: Callable[..., str]) -
 
 def test_a_time_between_two_steps_is_no_gap(problem: Callable[..., str]) -> None:
     assert problem(bent(5, "2024-01-01 03:20:00,1,1"), FILL) == (
-        "small.csv, row 5, column 'ds': 2024-01-01 03:20:00 does not fit frequency 'h', which has "
-        "2024-01-01 03:00:00 before it; correct the row or the frequency, or set gaps = 'skip' "
-        "under [source]"
+        "small.csv, row 5, column 'ds': 2024-01-01 03:20:00 follows 2024-01-01 02:00:00, but "
+        "frequency 'h' expects 2024-01-01 03:00:00; correct the row or the frequency, or set gaps "
+        "= 'skip' under [source]"
     )
 
 

@@ -127,7 +127,7 @@ def test_a_forecast_with_a_calendar_needs_the_rows_numbers(task_file: Callable[.
     future = last_windows(task, ["small"], frame, SCALING).future[0]
     np.testing.assert_allclose(future[:, 0], np.sin(2 * np.pi * np.array([10, 11]) / 24), atol=1e-6)
     frame["row"] = [*range(24, 33), 40]
-    with pytest.raises(DataError, match="does not count its rows"):
+    with pytest.raises(DataError, match="does not count the rows of a series"):
         last_windows(task, ["small"], frame, SCALING)
 
 

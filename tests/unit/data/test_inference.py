@@ -110,7 +110,7 @@ LACKING = {
     "a column": (
         lambda f: f.drop(columns="heat"),
         DataError,
-        "no column 'heat'; there are: 'ds', 'site'",
+        "missing column 'heat'; there are: 'ds', 'site'",
     ),
     "an unknown series": (
         lambda f: f.replace("north", "nroth"),
@@ -120,7 +120,7 @@ LACKING = {
     "no series": (
         lambda f: f.drop(columns="site"),
         UsageError,
-        "add a column 'site' that holds one of: north, south",
+        "lacks a column 'site': add a column that holds one of: north, south",
     ),
     "too few rows": (
         lambda f: f.iloc[: INPUT_SIZE - 1],
@@ -137,19 +137,23 @@ LACKING = {
     "text": (
         lambda f: f.astype({"heat": object}).replace({"heat": f["heat"][3]}, "hot"),
         DataError,
-        "no number",
+        "row 4, column 'heat': 'hot' is not a finite number",
     ),
     "the same name twice": (
         lambda f: pd.concat([f, f["heat"]], axis="columns"),
         DataError,
-        "columns 'heat'",
+        "column 'heat' is there 2 times",
     ),
     "a number without end": (
         lambda f: f.assign(heat=f["heat"].mask(f.index == ROWS - 4, 1e300)),
         DataError,
         "'heat' at 2024-01-03 13:00:00 is too large a number for the network",
     ),
-    "no timestamps": (lambda f: f.assign(ds="yesterday"), DataError, "'ds' holds no timestamps"),
+    "no timestamps": (
+        lambda f: f.assign(ds="yesterday"),
+        DataError,
+        "row 1, column 'ds': 'yesterday' is not",
+    ),
     "no rows": (lambda f: f.iloc[:0], DataError, "has no rows"),
 }
 
@@ -180,7 +184,7 @@ def test_future_covariates_must_be_known_ahead(tmp_path: Path) -> None:
 AHEAD = {
     "another time": (
         lambda f: f.assign(ds=f["ds"].mask(f.index == ROWS - 2, "2024-01-09 00:00")),
-        "the future covariates must be those of 2024-01-03 15:00:00, 2024-01-09 00:00:00 stands",
+        "2024-01-09 00:00:00 stands where .* expects 2024-01-03 15:00:00; future covariates must",
     ),
     "no number": (
         lambda f: without(f, ROWS - 2, "price"),
@@ -188,22 +192,22 @@ AHEAD = {
     ),
     "infinity": (
         lambda f: f.assign(price=f["price"].mask(f.index == ROWS - 1, np.inf)),
-        "'price' has no finite number at 2024-01-03 16:00:00",
+        "row 60, column 'price': 'inf' is not a finite number",
     ),
     "too few": (lambda f: f.drop(index=ROWS - 1), "must be known for the 3 times to forecast"),
     "another frequency": (
         lambda f: f.assign(
             ds=pd.date_range("2024-01-01", periods=ROWS, freq="30min").strftime("%Y-%m-%d %H:%M")
         ),
-        "its rows are 0 days 00:30:00 apart, the network was trained on frequency 'h'",
+        "2024-01-02 02:00:00 stands where frequency 'h' expects 2024-01-02 02:30:00",
     ),
     "rows of no series": (
         lambda f: f.assign(site=f["site"].mask(f.index == 0)),
-        "column 'site' is empty in 1 rows",
+        "row 1, column 'site': the cell is empty; name the row's series",
     ),
     "an empty time": (
         lambda f: f.assign(ds=f["ds"].mask(f.index == ROWS - HORIZON - INPUT_SIZE)),
-        "'ds' is empty in a row that the network sees",
+        "row 52, column 'ds': '' is not an ISO 8601 timestamp",
     ),
 }
 
@@ -268,3 +272,31 @@ def test_only_the_rows_of_wanted_series_are_looked_at(prepared: PreparedData) ->
         rows_of(task, names, table(), ["sout"])
     with pytest.raises(UsageError, match="no rows of series 'north' in column 'site'"):
         rows_of(task, names, kept, ["north"])
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["texts", "moments"])
+def test_a_table_in_another_zone_is_refused_or_converted_and_told(
+    as_text: bool, prepared: PreparedData, caplog: pytest.LogCaptureFixture
+) -> None:
+    scaling, names, task = scaling_of(prepared), prepared.series, prepared.task
+    zoned = task.source.model_copy(update={"timezone": "Europe/Berlin"})
+    in_berlin = task.model_copy(update={"source": zoned})
+    shown = pd.to_datetime(table()["ds"]).dt.tz_localize("Europe/Berlin")
+    frame = table()
+    later = frame.groupby("site").cumcount() >= ROWS - HORIZON
+    frame.loc[later, ["load", "heat", "visitors"]] = np.nan
+    expected = last_windows(in_berlin, names, frame, scaling)
+
+    def with_times(moments: pd.Series) -> pd.DataFrame:
+        times = moments.map(lambda each: each.isoformat()) if as_text else moments
+        return frame.assign(ds=times)
+
+    with pytest.raises(UsageError, match=r"'ds' has times with an offset .* names no timezone"):
+        last_windows(task, names, with_times(shown), scaling)
+    same = last_windows(in_berlin, names, with_times(shown), scaling)
+    assert not caplog.records
+    other = last_windows(in_berlin, names, with_times(shown.dt.tz_convert("Asia/Tokyo")), scaling)
+    assert "another offset than Europe/Berlin" in caplog.records[0].getMessage()
+    for found in (same, other):
+        np.testing.assert_array_equal(found.times, expected.times)
+        np.testing.assert_array_equal(found.past, expected.past)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,11 +9,17 @@ import pytest
 
 from tests.support.small_csv import TASK
 from tuner.data.prepare import PreparedData
+from tuner.data.source_kinds import FileSource
 from tuner.data.times import TimeColumn, to_local, to_utc
 from tuner.errors import DataError
 
 BERLIN = "Europe/Berlin"
-WHERE = TimeColumn(file="x.csv", column="ds", time_format=None, wide=True, zone=BERLIN)
+
+
+def where(zone: str = BERLIN) -> TimeColumn:
+    return TimeColumn(source=FileSource(path=Path("x.csv"), timezone=zone))
+
+
 LOCAL = TASK.replace('"h"', '"15min"') + f'timezone = "{BERLIN}"\n'
 
 
@@ -31,7 +38,7 @@ def lines(times: np.ndarray) -> list[str]:
 def test_a_year_with_both_changes_is_taken_to_utc(zone: str, frequency: str) -> None:
     local = shown("2023-12-01", "2025-01-01", frequency, zone)
     assert len(np.unique(local)) < len(local)
-    utc = to_utc(local, range(len(local)), zone, WHERE)
+    utc = to_utc(local, range(len(local)), where(zone))
     expected = pd.date_range("2023-12-01", "2025-01-01", freq=frequency)
     np.testing.assert_array_equal(utc, expected.to_numpy().astype("datetime64[us]"))
     np.testing.assert_array_equal(to_local(utc, zone), local)
@@ -40,7 +47,7 @@ def test_a_year_with_both_changes_is_taken_to_utc(zone: str, frequency: str) -> 
 def test_a_time_that_no_clock_showed_is_refused() -> None:
     local = np.array(["2024-03-31T01:45", "2024-03-31T02:00"], dtype="datetime64[us]")
     with pytest.raises(DataError, match=r"row 3, column 'ds': 2024-03-31 02:00:00 was never shown"):
-        to_utc(local, [2, 3], BERLIN, WHERE)
+        to_utc(local, [2, 3], where())
 
 
 def test_an_hour_that_is_there_once_leaves_a_gap(problem: Callable[..., str]) -> None:

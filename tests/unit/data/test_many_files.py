@@ -11,7 +11,8 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.support.simulated_runs import changed, prepared_of, small_runs
-from tuner.data.prepare import PreparedData, PreparedSplit, facts_of, pieces_of
+from tuner.cli.data import facts_of
+from tuner.data.prepare import PreparedData, PreparedSplit, pieces_of
 from tuner.data.recent_rows import rows_of_task
 from tuner.data.sources import in_order_of_splits, open_source
 from tuner.data.task import Task, load_task, task_of
@@ -155,7 +156,10 @@ def spoiled_cell(folder: Path) -> None:
         (spoiled_columns, "'velocity'"),
         (spoiled_empty, "no rows"),
         (spoiled_nothing, "the file is empty"),
-        (spoiled_short, "has 9 rows and a window has input_size 8 + horizon 6 = 14; leave such"),
+        (
+            spoiled_short,
+            "has 9 rows, needed are 14: each split must hold a window of input_size 8 + horizon 6",
+        ),
         (spoiled_gap, "row"),
         (spoiled_cell, "'much' is not a finite number"),
     ],
@@ -186,7 +190,7 @@ def test_too_few_files_for_the_splits(task_of_runs: Path, tmp_path: Path) -> Non
     changed(task_of_runs, ("data_simulation_*", "data_simulation_00?"))
     for number in range(1, 10):
         shutil.rmtree(task_of_runs.parent / f"data_simulation_{number:03}")
-    with pytest.raises(DataError, match=r'finds 1 file, and the train split .* runs = "by_time"'):
+    with pytest.raises(DataError, match=r'finds 1 files, and the train split .* runs = "by_time"'):
         prepared_of(task_of_runs, tmp_path)
 
 
@@ -195,7 +199,7 @@ def test_too_few_files_for_the_splits(task_of_runs: Path, tmp_path: Path) -> Non
     [
         ("data_simulation_*/", "data_simulation_000/", "belongs to a path with a wildcard"),
         ('"by_file"', '"by_magic"', "by_file"),
-        ('time_column = "time"', 'time_column = "time"\nid_column = "run"', "one run of one"),
+        ('time_column = "time"', 'time_column = "time"\nid_column = "run"', "a run of one series"),
     ],
 )
 def test_keys_that_do_not_go_together_are_refused(
@@ -229,16 +233,20 @@ def test_what_is_constant_in_each_file_may_tell_them_apart(task_of_runs: Path) -
 
 
 def test_a_forecast_begins_at_the_end_of_one_file(task_of_runs: Path) -> None:
-    with pytest.raises(UsageError, match="has many files, and a forecast begins at the end of one"):
+    with pytest.raises(UsageError, match="has many files, a forecast begins at the end of one"):
         rows_of_task(task_of_runs)
 
 
 def test_each_file_is_shown_with_the_split_that_it_is_in(task_of_runs: Path) -> None:
     task = load_task(str(task_of_runs))
-    pieces = pieces_of(task, open_source(task, None).parse(), "files")
-    assert [piece.ends for piece in pieces] == [(40, 40, 40)] * 6 + [(0, 40, 40)] * 2 + [
-        (0, 0, 40)
-    ] * 2
+    pieces = pieces_of(task, open_source(task, None).parse())
+    whole = slice(0, 40)
+    expected = [
+        {name: whole}
+        for name, files in (("train", 6), ("val", 2), ("test", 2))
+        for _ in range(files)
+    ]
+    assert [piece.splits for piece in pieces] == expected
 
 
 def test_hundreds_of_files_are_read_in_seconds_and_kept(tmp_path: Path) -> None:

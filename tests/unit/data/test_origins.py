@@ -13,11 +13,10 @@ from tuner.data.prepare import (
     PreparedData,
     TestWindows,
     blocks_of,
-    check_blocks,
-    least_windows,
     prepare,
 )
 from tuner.errors import UsageError
+from tuner.launch.plan import refuse_few_windows
 
 HISTORY = 10
 
@@ -74,23 +73,22 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 def test_a_test_split_that_is_too_short_is_named_with_what_it_needs(
     prepared: PreparedData,
 ) -> None:
-    check_blocks(prepared)
-    for kept in (0, 1, least_windows(6, 6) - 1):
+    refuse_few_windows(prepared)
+    for kept in (0, 1, 3):
         short = _with_windows(prepared, kept)
         with pytest.raises(UsageError) as refused:
-            check_blocks(short)
+            refuse_few_windows(short)
         assert str(refused.value).startswith(
-            f"--mql-split origins: series 'demo2' has {kept} test windows, expected at least 4 to "
-            "cut into 4 blocks; "
+            f"--mql-split origins: series 'demo2' has {kept} test windows, too few to cut into 4 "
+            "blocks of time; "
         )
-    check_blocks(_with_windows(prepared, least_windows(6, 6)))
+    refuse_few_windows(_with_windows(prepared, 4))
 
 
 def test_windows_that_overlap_need_more_of_them() -> None:
-    least = least_windows(6, 1)
-    for windows in (least - 1, least):
+    for windows, enough in ((10, False), (11, True)):
         blocks = blocks_of(np.arange(windows), np.zeros(windows, dtype=np.int64), 6)
-        assert ({1, 2, 3, 4} <= set(blocks.tolist())) is (windows == least)
+        assert ({1, 2, 3, 4} <= set(blocks.tolist())) is enough
 
 
 def _with_windows(prepared: PreparedData, count: int) -> PreparedData:

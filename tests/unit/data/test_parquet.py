@@ -122,9 +122,8 @@ def test_gaps_are_filled_as_in_a_csv(
     ("change", "words"),
     [
         ({"a": "x"}, "column 'a': holds "),
-        ({"a": True}, "column 'a': holds bool, expected numbers"),
         ({"ds": 5}, "column 'ds': holds int64, expected timestamps; convert it, or set index"),
-        ({"a": np.inf}, "row 1, column 'a': the cell holds inf"),
+        ({"a": np.inf}, "row 1, column 'a': 'inf' is not a finite number"),
         ({"a": np.nan}, "row 1, column 'a': the cell is empty"),
         ({"ds": pd.NaT}, "row 1, column 'ds': the cell is empty"),
     ],
@@ -133,6 +132,12 @@ def test_a_column_of_another_kind_is_named(
     said: Callable[..., str], change: dict[str, Any], words: str
 ) -> None:
     assert words in said(frame().assign(**change))
+
+
+def test_yes_and_no_are_one_and_zero(prepared: Callable[..., PreparedData]) -> None:
+    even = np.arange(60) % 2
+    found = prepared(frame().assign(a=even == 1))
+    np.testing.assert_array_equal(found.train.targets[:, 0], even[:36])
 
 
 def test_lists_are_no_numbers(said: Callable[..., str]) -> None:
@@ -162,7 +167,7 @@ def test_a_damaged_file_is_one_line(
 def test_a_file_that_claims_too_much_is_refused(
     said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.data.table.MOST_CELLS", 100)
+    monkeypatch.setattr("tuner.data.open_file.MOST_CELLS", 100)
     assert "has 60 rows in 3 used columns, at most 100 cells are read" in said(frame())
 
 
@@ -176,7 +181,4 @@ def test_without_pyarrow_it_says_what_to_install(
         monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     monkeypatch.setattr(pq, "write_table", write_and_forget)
-    assert said(frame()) == (
-        "small.parquet: Parquet files need pyarrow: pip install 'tuner[parquet]' (or write the "
-        "table as a CSV)"
-    )
+    assert said(frame()) == "small.parquet: Parquet needs pyarrow: pip install 'tuner[parquet]'"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.web_server import serving
-from tuner.data import cache
-from tuner.data.cache import file_in, told_to_others, url_of
+from tuner.data import sources as cache
+from tuner.data.sources import file_in, told_to_others, url_of
 from tuner.errors import DataError, UsageError
 
 
@@ -59,15 +59,15 @@ def test_what_cannot_be_had_is_one_line_and_leaves_nothing(
     folder.mkdir()
     (folder / "big.csv").write_bytes(b"x" * (1 << 17))
     with serving(folder) as url:
-        with pytest.raises(DataError, match=r"none.csv could not be fetched \(File not found\)"):
+        with pytest.raises(DataError, match=r"downloaded from .*/none.csv \(File not found\)"):
             file_in(Path(url), "none.csv", reuse=True)
-        monkeypatch.setattr(cache.transfer, "__kwdefaults__", {"most_bytes": 1 << 16})
+        monkeypatch.setattr(cache, "MOST_BYTES", 1 << 16)
         with pytest.raises(DataError, match="copy it by hand"):
             file_in(Path(url), "big.csv", reuse=True)
-        monkeypatch.setattr(cache.transfer, "__kwdefaults__", {"most_bytes": 1 << 20})
+        monkeypatch.setattr(cache, "MOST_BYTES", 1 << 20)
         monkeypatch.setattr(cache, "WHOLE_S", -1.0)
         with pytest.raises(DataError, match="has not come in"):
             file_in(Path(url), "big.csv", reuse=True)
-    with pytest.raises(DataError, match="could not be fetched"):
+    with pytest.raises(DataError, match="could not be downloaded"):
         file_in(Path("http://127.0.0.1:9"), "a.csv", reuse=True)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]

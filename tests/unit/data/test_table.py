@@ -41,7 +41,7 @@ def test_a_missing_file_is_named_where_another_folder_has_none_either(
 def test_a_folder_in_place_of_a_file_is_named(problem: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert problem(csv_lines(60), TASK.replace("small.csv", "folder")) == (
-        "folder: is a folder; 'path' under [source] must name a CSV or a Parquet file"
+        "folder: is a folder; name a CSV or a Parquet file"
     )
 
 
@@ -73,9 +73,9 @@ def test_too_few_rows_say_how_many_are_needed(
     problem: Callable[..., str], prepare_small: Prepare
 ) -> None:
     assert problem(csv_lines(37)) == (
-        "small.csv: series 'small' has 37 rows, needed are 38: every split must hold "
-        "a window of input_size 6 + horizon 2 = 8 rows, and the val split has 7; "
-        "give more rows, or a smaller input_size or horizon"
+        "small.csv: series 'small' has 37 rows, needed are 38: each split must hold "
+        "a window of input_size 6 + horizon 2 = 8 rows, and the shortest has 7; "
+        "give more rows, leave it out, or a smaller input_size or horizon"
     )
     assert len(prepare_small(csv_lines(38)).val.starts) == 1
 
@@ -125,30 +125,24 @@ SEMICOLONS = [line.replace(",", ";").replace(".5", ",5") for line in csv_lines(6
 
 def test_semicolons_and_decimal_commas_are_recognised(problem: Callable[..., str]) -> None:
     assert problem(SEMICOLONS) == (
-        "small.csv: looks semicolon-separated with decimal commas: "
-        "set separator = ';' and decimal = ',' under [source] in the task file"
+        'small.csv: is written otherwise: set separator = ";" and decimal = "," under [source]'
     )
 
 
 def test_semicolons_alone_are_recognised(problem: Callable[..., str]) -> None:
     lines = [line.replace(",", ";") for line in csv_lines(60)]
-    assert problem(lines) == (
-        "small.csv: looks semicolon-separated: set separator = ';' under [source] in the task file"
-    )
+    assert problem(lines) == ('small.csv: is written otherwise: set separator = ";" under [source]')
 
 
 def test_tabs_are_recognised(problem: Callable[..., str]) -> None:
     lines = [line.replace(",", "\t") for line in csv_lines(60)]
-    assert (
-        problem(lines)
-        == 'small.csv: looks tab-separated: set separator = "\\t" under [source] in the task file'
-    )
+    assert problem(lines) == 'small.csv: is written otherwise: set separator = "\\t" under [source]'
 
 
 def test_decimal_commas_between_commas_are_recognised(problem: Callable[..., str]) -> None:
     assert problem(bent(3, "2024-01-01 01:00:00,1,5,3")) == (
         "small.csv, row 3: the row has 4 cells, the header has 3; "
-        "numbers with decimal commas need another separator: set separator = ';' and decimal = ','"
+        "numbers with decimal commas need another separator: save it with ';'"
     )
 
 

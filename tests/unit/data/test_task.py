@@ -12,7 +12,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.small_csv import TASK, csv_lines
 from tuner.config import ModelShapes
 from tuner.data.prepare import prepare
-from tuner.data.source_kinds import CsvSource, FileSource
+from tuner.data.source_kinds import CsvSource, FileSource, listed
 from tuner.data.task import Task, load_task, shapes
 from tuner.errors import UsageError
 
@@ -105,16 +105,13 @@ def test_the_definition_is_plain_json_without_paths(
             "paht =",
             (
                 "my.toml, line 9: unknown key 'source.paht' (did you mean 'path'?); "
-                "expected one of: dec"
+                "expected one of: dates_across, dec"
             ),
         ),
         (
             '"h"',
             '"H"',
-            (
-                "my.toml, line 3: key 'frequency': 'H' is no pandas frequency; "
-                "use for example 'h', '15min'"
-            ),
+            "my.toml, line 3: key 'frequency': 'H' is an old name of a frequency; write h",
         ),
         ('"h"', '"-1h"', "my.toml, line 3: key 'frequency': '-1h' is no pandas frequency"),
         ('["a", "b"]', '["a", "a"]', "my.toml, line 2: key 'target_columns': 'a' is named twice"),
@@ -237,9 +234,9 @@ def table_for(task: Task, source: FileSource, rows: int) -> pd.DataFrame:
     if source.timezone is not None:
         times = times.tz_convert(source.timezone)
     written: object = times.tz_localize(None)
-    if source.time_format is not None:
+    if isinstance(source, CsvSource) and source.time_format is not None:
         written = times.strftime(source.time_format)
-    columns: dict[str, object] = {} if source.time_column is None else {source.time_column: written}
+    columns: dict[str, object] = dict.fromkeys(listed(source.time_column), written)
     for j, name in enumerate(
         (*task.target_columns, *task.past_covariates, *task.future_covariates)
     ):
@@ -249,4 +246,5 @@ def table_for(task: Task, source: FileSource, rows: int) -> pd.DataFrame:
         table = table.drop(index=range(100, 110))
     if source.id_column is None:
         return table
-    return pd.concat([table.assign(**{source.id_column: name}) for name in ("north", "south")])
+    (column,) = listed(source.id_column)
+    return pd.concat([table.assign(**{column: name}) for name in ("north", "south")])

@@ -45,7 +45,7 @@ def test_timestamps_closer_than_the_frequency_are_named(problem: Callable[..., s
     for coarse in ("2h", "YS"):
         said = problem(csv_lines(60), TASK.replace('"h"', f'"{coarse}"'))
         assert (
-            f"2024-01-01 01:00:00 follows 2024-01-01 00:00:00 too soon for frequency '{coarse}'"
+            f"too soon: 2024-01-01 01:00:00 follows 2024-01-01 00:00:00, but frequency '{coarse}'"
             in said
         )
         assert "row 3, column 'ds'" in said
@@ -64,7 +64,7 @@ def test_a_cell_that_is_no_timestamp_is_named(problem: Callable[..., str], cell:
     assert problem(bent(4, f"{cell},1,1")) == (
         f"small.csv, row 4, column 'ds': {cell!r} is not an ISO 8601 timestamp such as "
         '2016-07-01 00:00:00; correct the cell or set time_format (such as "%d.%m.%Y %H:%M") '
-        "under [source] in the task file"
+        "under [source]"
     )
 
 

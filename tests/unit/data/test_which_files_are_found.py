@@ -130,15 +130,16 @@ def test_a_folder_that_cannot_be_read_is_not_left_out(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    "pattern",
     [
-        ("data_**/series.csv", r"in 'data_\*\*', \*\* is not a folder by itself"),
-        ("**/a/**/series.csv", r"\*\* stands once, and not last"),
-        ("runs/**", r"\*\* stands once, and not last"),
-        ("*/../*/series.csv", "'..' after a wildcard finds files twice"),
+        "data_**/series.csv",
+        "**/a/**/series.csv",
+        "runs/**",
+        "*/../*/series.csv",
     ],
 )
-def test_a_pattern_that_is_none_is_refused(task_of_runs: Path, pattern: str, said: str) -> None:
+def test_a_pattern_that_is_none_is_refused(task_of_runs: Path, pattern: str) -> None:
+    said = r"\*\* stands once, by itself, and not last, and '\.\.' not after a wildcard"
     with pytest.raises(UsageError, match=said) as caught:
         load_task(str(changed(task_of_runs, ("data_simulation_*/series.csv", pattern))))
     assert "\n" not in str(caught.value)

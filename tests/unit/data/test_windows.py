@@ -132,5 +132,5 @@ def test_a_task_file_may_be_a_path_and_a_device_that_is_not_here_is_one_line(
     quick = REPOSITORY / "notebooks" / "data" / "quick.toml"
     assert load_data(quick).shapes == load_data(str(quick)).shapes
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UsageError, match="device 'cuda': torch finds no CUDA device here"):
+    with pytest.raises(UsageError, match="device 'cuda': torch has none here"):
         load_data("demo", device="cuda", data_dir=tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tuner.cli.device import own_device
-from tuner.devices.assignment import NoneFreeError, assign_free_cores, once_free
+from tuner.devices.lock import NoneFreeError, assign_free_cores, once_free
 from tuner.errors import UsageError
 
 

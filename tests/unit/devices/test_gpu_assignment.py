@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tuner.devices import Gpu, lock
-from tuner.devices.assignment import GpuAssignment, assign_beside, assign_free
+from tuner.devices.lock import GpuAssignment, assign_beside, assign_free
 from tuner.errors import TunerError
 
 GPUS = tuple(Gpu(index, f"GPU-{index}", "Example", index) for index in range(4))
 TAKE = """
 import sys
 from tuner.devices import Gpu
-from tuner.devices.assignment import assign_free
+from tuner.devices.lock import assign_free
 sys.stdin.readline()
 assignment = assign_free([Gpu(index, f"GPU-{index}", "Example", index) for index in range(4)])
 print(assignment.gpu.index, flush=True)
@@ -100,15 +100,6 @@ def test_processes_that_look_at_once_find_different_gpus_and_leave_them_when_the
     workers[1].wait()
     assignment = assign_free(GPUS)
     assert assignment.gpu.index == found[1]
-    assignment.leave()
-
-
-def test_an_assignment_is_kept_while_the_process_becomes_another_program(tmp_path: Path) -> None:
-    assignment = assign_free(GPUS[:1])
-    assert assignment.descriptor is not None
-    assert not os.get_inheritable(assignment.descriptor)
-    assignment.keep()
-    assert os.get_inheritable(assignment.descriptor)
     assignment.leave()
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tuner.estimate.cost_model import CostModel, Size, key_of, steps_of_epoch
+from tuner.estimate.cost_model import CostModel, Size, steps_of_epoch
 
 HIDDEN, BATCH = (16, 32, 64, 128, 256), (32, 64, 128, 256, 512)
 EVERY: list[Size] = [
@@ -66,7 +66,7 @@ def test_several_timings_of_a_size_count_by_their_median() -> None:
     (found,) = model.at([size])
     assert found is not None
     assert found.middle == pytest.approx(1.1)
-    assert model.known == {key_of(size)}
+    assert model.sizes == (size,)
 
 
 def test_a_short_last_batch_is_a_batch() -> None:

@@ -17,12 +17,10 @@ from benchmarks.runs.table import archives
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
 from tuner.config import Backend
-from tuner.estimate.cost_model import Foretold, key_of
+from tuner.estimate.cost_model import Foretold, SizeCosts, key_of
 from tuner.estimate.foretold import Ended, SearchForetold, off_in_common, search_foretold
-from tuner.estimate.size_costs import SizeCosts
 from tuner.estimate.whole_estimate import (
     Estimate,
-    Over,
     VariantEstimate,
     search_line,
     searches_line,
@@ -117,11 +115,12 @@ def test_three_measured_sizes_are_told_with_as_wide_a_range_as_they_deserve(
 def test_searches_that_are_over_are_confirmed_too(costs: SizeCosts) -> None:
     found = [foretold(costs, BUDGET_S)] * 4
     four = stages_of(found)
-    five = stages_of(found, over=Over(searches=1, spent_s=BUDGET_S))
-    assert five.confirmation.middle == pytest.approx(1.25 * four.confirmation.middle)
+    five = stages_of(found, over_s=[BUDGET_S])
+    default_s = 90 * found[0].default_run.middle
+    beside = four.confirmation.middle - default_s  # which is run once for all of them
+    assert five.confirmation.middle == pytest.approx(1.25 * beside + default_s)
     assert five.search.middle == pytest.approx(four.search.middle + BUDGET_S)
-    each_s = 90 * found[0].default_run.middle
-    assert each_s < four.confirmation.middle / 4 < 3 * each_s
+    assert 0.5 * default_s < beside / 4 < 2 * default_s
 
 
 def test_time_that_is_enough_for_all_trials_ends_nothing(costs: SizeCosts) -> None:
@@ -172,7 +171,7 @@ def test_trials_that_failed_before_their_training_are_of_the_budget_and_of_its_t
     failed = [Ended(trained_s=0.0, held_s=5.0)] * 6
     plain = foretold(costs, trials=60, ended=trained)
     found = foretold(costs, trials=66, ended=[*failed, *trained])
-    assert (found.trials, found.ended, found.to_come) == (66, 18, plain.to_come)
+    assert (found.trials, found.ended) == (66, 18)
     assert found.search.middle == pytest.approx(plain.search.middle + 30.0)
     bought = present(foretold(costs, BUDGET_S, ended=trained).bought)
     less = present(foretold(costs, BUDGET_S + 30.0, ended=[*failed, *trained]).bought)

@@ -12,6 +12,7 @@ from tests.support.tiny_tasks import tiny_task
 from tuner.config import Backend, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
+from tuner.estimate import driven
 from tuner.estimate import serve_orders as subject
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.eager import Engine
@@ -36,7 +37,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         times.append(time.perf_counter())
         return make_engine(config, data, model)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(subject, "make_engine", compiled_once)
+    monkeypatch.setattr(driven, "make_engine", compiled_once)
     monkeypatch.setattr(subject, "AGAIN_S", 0.9 * COMPILES_S)
     return times
 
@@ -85,7 +86,7 @@ def test_after_a_capture_that_cannot_end_the_process_is_given_up(
             raise RuntimeError("capture_end: unjoined work")
 
     for make, goes_on in ((ran_out, True), (could_not_end, False)):
-        monkeypatch.setattr(subject, "make_engine", make)
+        monkeypatch.setattr(driven, "make_engine", make)
         found, usable = subject.measure_size(CONFIG, data)
         assert (found.fits, usable) == (False, goes_on)
         assert "out of memory" in found.failure
@@ -97,7 +98,7 @@ def test_a_size_that_a_library_refuses_in_words_of_its_own_does_not_fit(
     def refused(*_: object) -> Engine:
         raise RuntimeError("numel is larger than 32 bits can count")
 
-    monkeypatch.setattr(subject, "make_engine", refused)
+    monkeypatch.setattr(driven, "make_engine", refused)
     found, usable = subject.measure_size(CONFIG, data, timed=False)
     assert (found.failure, usable) == ("numel is larger than 32 bits can count", True)
     with pytest.raises(RuntimeError, match="32 bits"):

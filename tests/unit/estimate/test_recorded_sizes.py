@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.estimate.sizes import MEMORY_WITHIN, TIME_WITHIN, told_again
 from tests.support.paths import REPOSITORY
-from tuner.estimate.cost_model import key_of
-from tuner.estimate.size_costs import SizeCosts
+from tuner.estimate.cost_model import SizeCosts, key_of
 
 RECORDED = REPOSITORY / "benchmarks" / "estimate"
 

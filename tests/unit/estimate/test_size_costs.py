@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_study import definition
-from tuner.data.cache import text_path
-from tuner.estimate.cost_model import key_of
-from tuner.estimate.size_costs import (
-    KIND,
+from tuner.estimate.cost_model import (
     MeasuredSize,
     SizeCosts,
     costs_of_trials,
     keep,
     kept,
+    key_of,
     key_of_search,
+    place_of,
 )
 from tuner.record import Recorded
 
@@ -41,7 +40,7 @@ def test_what_is_kept_is_read_again_and_what_is_damaged_is_nothing() -> None:
     assert kept(key) is None
     keep(key, COSTS)
     assert kept(key) == COSTS
-    text_path(KIND, key).write_text('{"sizes": 3}')
+    place_of(key).write_text('{"sizes": 3}')
     assert kept(key) is None
 
 

@@ -80,9 +80,11 @@ def test_what_a_package_hands_on_is_taken_from_where_it_is_defined() -> None:
 
 def test_two_definitions_of_one_name_are_refused() -> None:
     with pytest.raises(
-        ValueError, match="another definition of the name 'SCRIPT'; rename one of the two"
+        ValueError, match="another definition of the name 'SETTLE'; rename one of the two"
     ):
-        bundle([("tuner.export.as_python", "SCRIPT"), ("tuner.export.as_darts", "SCRIPT")])
+        bundle(
+            [("tuner.profile.stage_times", "SETTLE"), ("tuner.profile.variant_profile", "SETTLE")]
+        )
 
 
 def test_another_modules_definition_is_taken_where_it_has_the_name() -> None:

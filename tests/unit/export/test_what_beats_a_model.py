@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from tuner.export.train import Trained, loses_to
+from tuner.export.train import Trained, worth_of
 from tuner.training import Evaluation
+from tuner.training.baselines.plain import Timed
 
 
 def scores(a: float, b: float) -> Evaluation:
@@ -21,7 +22,10 @@ def test_it_loses_by_the_objective_series_or_else_by_the_mean(
     series: str | None, loses: bool
 ) -> None:
     model: Any = type("Kept", (), {"scores": scores(1.0, 5.0)})
-    said = loses_to(cast("Trained", model), {"last_value": scores(2.0, 3.0)}, series)
-    assert bool(said) == loses
+    naive = Timed(scores=scores(2.0, 3.0), fit_s=0.0, forecast_s=0.0)
+    said = worth_of(cast("Trained", model), {"last_value": naive}, series)
+    assert ("loses to a baseline" in said) == loses
     if series == "b":
-        assert "comes to 3, this model to 5" in said
+        assert "the last value: 5 against 3 test MQL" in said
+    said = worth_of(cast("Trained", model), {"last_value": naive}, series, {"auto_ets": 0.5})
+    assert "loses to a baseline, AutoETS" in said, "its study knows more of them"

@@ -32,13 +32,13 @@ def test_a_write_that_fails_leaves_the_old_file(
     path = tmp_path / "one"
     write_durably(path, b"first")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_more: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     if failing == "fsync":
         monkeypatch.setattr(os, "fsync", fail)
     else:
-        monkeypatch.setattr(os, "fdopen", fail)
+        monkeypatch.setattr("tempfile.NamedTemporaryFile", fail)
     with pytest.raises(OSError) as raised:
         write_durably(path, b"second")
     monkeypatch.undo()

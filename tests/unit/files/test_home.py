@@ -8,10 +8,11 @@ import pwd
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tuner.data import cache
-from tuner.files.home import guard_compiler_cache, provide_home
+from tuner.data import prepare
+from tuner.files.environment import guard_compiler_cache, provide_home, user_cache
 
 USER = os.geteuid()
 
@@ -38,7 +39,7 @@ def test_a_user_without_home_and_name_is_given_both_and_told_once(temporary: Pat
     assert os.environ["HOME"] == str(place)
     assert os.environ["USER"] == f"user{USER}"
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    assert cache.default_folder() == place / ".cache" / "tuner" / "prepared"
+    assert user_cache() == place / ".cache" / "tuner"
     assert provide_home(os.environ) == ""
 
 
@@ -94,8 +95,10 @@ def test_the_compiler_gets_a_folder_that_nobody_else_has_made(
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
 
 
-def test_prepared_data_that_others_may_write_is_not_unpickled(temporary: Path) -> None:
-    cache.store(temporary, "key", {"a": 1})
-    assert cache.load(temporary, "key") == {"a": 1}
-    (temporary / "key.joblib").chmod(0o666)
-    assert cache.load(temporary, "key") is None
+def test_prepared_data_is_never_unpickled(temporary: Path) -> None:
+    prepare._keep(temporary, "key", {"a": np.arange(3)})
+    found = prepare._kept(temporary, "key")
+    assert found is not None
+    assert found["a"].tolist() == [0, 1, 2]
+    np.savez(temporary / "key.npz", a=np.array([{"code": 1}], dtype=object))
+    assert prepare._kept(temporary, "key") is None

@@ -13,7 +13,7 @@ from tuner.devices.lock import Holder
 from tuner.errors import TunerError
 from tuner.launch import Outcome, supervisor
 from tuner.launch.child import EarlyWorkers
-from tuner.worker.heartbeat import FRESH_PROCESS
+from tuner.worker.process import FRESH_PROCESS
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from tuner.devices import CpuCores
 from tuner.files.child import ChildProcess, Lines
 from tuner.launch import child
 from tuner.launch.child import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Child, Watchdog
-from tuner.worker.heartbeat import IDLE, TRAINER, Beat, Heartbeat
+from tuner.worker.process import IDLE, TRAINER, Beat, Heartbeat
 
 PATIENCE_S = 120
 

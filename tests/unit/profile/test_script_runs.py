@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,16 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tuner.profile.profile_records import Advice
 from tuner.profile.script_changes import Changes, changed, values_remembered
-from tuner.profile.script_profile import (
-    Script,
-    ScriptError,
-    ScriptHost,
-    _faults,
-    _of_loop,
-    pace_of,
-    run_script,
-    stages_of,
-)
+from tuner.profile.script_profile import Ran, Script, ScriptError, ScriptHost, _faults, run_script
 from tuner.training.stage_marks import Stage
 
 FAULTY = """
@@ -79,39 +69,38 @@ def host() -> Iterator[ScriptHost]:
 
 
 @pytest.fixture(scope="module")
-def found(script: Script, host: ScriptHost) -> dict[str, Any]:
+def found(script: Script, host: ScriptHost) -> Ran:
     return run_script(script, host, look=True)
 
 
-def test_stages_of_a_stranger_s_loop_add_up_and_the_slow_one_is_seen(found: dict[str, Any]) -> None:
-    pace, stages = pace_of(found), stages_of(found)
+def test_stages_of_a_stranger_s_loop_add_up_and_the_slow_one_is_seen(found: Ran) -> None:
+    pace, stages = found.seen.pace, found.seen.stages
     assert (pace.batch_size, pace.windows) == (16, 160)
     assert stages.epoch_s == pytest.approx(pace.epoch_s)
     assert stages.share(Stage.DATA) > 0.5
     assert stages.seconds[Stage.BACKWARD] > 0
     assert stages.seconds[Stage.VALIDATION] > 0
     assert stages.share(Stage.OTHER) < 0.1
-    assert found["network"] == "Net"
+    assert found.seen.subject == "Net"
 
 
-def test_dead_parts_loops_and_reads_of_it_are_found(found: dict[str, Any]) -> None:
-    assert found["dead"] == ["pooling"]
-    (loop,) = found["loops"]
-    assert (loop["name"], loop["calls"]) == ("encoders.*", 10)
-    assert loop["one_s"] > 0
-    assert found["reads"] == [f"train.py, line {LINE}: .item()"]
-    assert found["operations"]["top"]
+def test_dead_parts_loops_and_reads_of_it_are_found(found: Ran) -> None:
+    assert found.dead == ("pooling",)
+    (loop,) = found.seen.advice
+    assert "encoders.* (Linear) is called 10 times a step" in loop.why
+    assert loop.gain is not None
+    assert found.reads == (f"train.py, line {LINE}: .item()",)
+    assert found.seen.operations.top
 
 
-def test_each_of_them_becomes_advice_or_something_to_try(found: dict[str, Any]) -> None:
-    pieces = list(_faults(found, stages_of(found), on_gpu=False))
+def test_each_of_them_becomes_advice_or_something_to_try(found: Ran) -> None:
+    pieces = list(_faults(found))
     changes = [each.changes for each in pieces if not isinstance(each, Advice)]
     assert Changes(one_sample=True) in changes
     assert Changes(without=("pooling",)) in changes
     (wait,) = [each for each in pieces if isinstance(each, Advice)]
     assert wait.fault
     assert f"line {LINE}" in wait.why
-    assert _of_loop(found["loops"][0], pace_of(found), stages_of(found)).gain is not None
 
 
 def test_what_is_made_while_something_is_changed_has_the_change() -> None:

@@ -10,8 +10,17 @@ from torch import Tensor, nn
 
 from tuner.config import Architecture, ModelShapes, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.profile.profile_records import Advice, Operations, Stages, bottleneck, ranked
-from tuner.profile.stage_times import measure_pace, running
+from tuner.estimate.driven import Running, running
+from tuner.profile.profile_records import (
+    Advice,
+    Operations,
+    Pace,
+    Profile,
+    Stages,
+    bottleneck,
+    ranked,
+)
+from tuner.profile.stage_times import measure_pace
 from tuner.profile.tried_advice import Candidate, Trials
 from tuner.profile.variant_faults import Faults, batched_gain, dead_parts, faults_in, loops_in
 from tuner.training.stage_marks import Stage
@@ -73,15 +82,21 @@ def test_each_fault_is_found_in_its_network_alone(found: dict[str, Faults]) -> N
     assert wait.what == ".item()"
 
 
-def trials(config: RunConfig, data: DeviceData) -> Trials:
-    present, _ = measure_pace(config, data, steps=15)
+PACE = Pace(batch_size=32, windows=100, step_s=0.01, epoch_s=0.1)
+STAGES = Stages(seconds={Stage.FORWARD: 1.0}, how="", difference=0.0)
+
+
+def trials(
+    config: RunConfig, data: DeviceData, faults: Faults, pace: Pace, beside: Running | None = None
+) -> Trials:
     return Trials(
         config=config,
         data=data,
-        present=present,
+        seen=Profile(subject="", device="", settings={}, pace=pace, stages=STAGES),
         steps=15,
         announce=lambda _line: None,
-        stages=Stages(seconds={Stage.FORWARD: 1.0}, how="", difference=0.0),
+        faults=faults,
+        beside=beside,
     )
 
 
@@ -89,19 +104,21 @@ def test_what_a_dead_branch_costs_is_measured_without_it(
     config: RunConfig, data: DeviceData, found: dict[str, Faults]
 ) -> None:
     dead = planted(config, "dead")
-    (advice,) = trials(dead, data).of_faults(found["dead"])
+    present, _ = measure_pace(dead, data, steps=15)
+    (advice,) = trials(dead, data, found["dead"], present).of_faults()
     assert advice.fault
     assert "pooling" in advice.change
     assert advice.gain is not None
     assert advice.gain > 1.5
-    said = bottleneck(ranked([advice]), STAGES, Operations(), trials(dead, data).present.pace)
+    said = bottleneck(ranked([advice]), STAGES, Operations(), present)
     assert said.startswith("No parameter of pooling ever gets a gradient")
 
 
 def test_a_wait_is_a_fault_though_a_cpu_has_no_gain_of_it(
     config: RunConfig, data: DeviceData, found: dict[str, Faults]
 ) -> None:
-    (advice,) = trials(planted(config, "wait"), data).of_faults(found["wait"])
+    wait = planted(config, "wait")
+    (advice,) = trials(wait, data, found["wait"], PACE).of_faults()
     assert advice.fault
     assert advice.gain is None
     assert "GPU" in advice.outcome
@@ -197,26 +214,15 @@ def test_the_largest_dead_part_stands_for_what_is_in_it() -> None:
     assert dead_parts(model, []) == ()
 
 
-STAGES = Stages(seconds={}, how="", difference=0.0)
-
-
 def test_a_gain_is_by_the_present_training_as_it_runs_beside_what_is_tried(
     config: RunConfig, data: DeviceData
 ) -> None:
     """Not by what it took before, when nobody else used the machine: steps, and all of an epoch."""
     present, _ = measure_pace(config, data, steps=15)
-    quiet = dataclasses.replace(present.pace, step_s=present.pace.step_s / 8)
+    quiet = dataclasses.replace(present, step_s=present.step_s / 8)
     with running(config, data) as beside:
-        tried = Trials(
-            config=config,
-            data=data,
-            present=dataclasses.replace(present, pace=quiet),
-            steps=15,
-            announce=lambda _line: None,
-            stages=STAGES,
-            beside=beside,
-        )
+        tried = trials(config, data, Faults(), quiet, beside)
         (same,) = tried.of_settings([Candidate(Advice(change="nothing"), config)])
     assert same.gain is not None
     assert 0.4 < same.gain < 2.5
-    assert same.epoch_s == pytest.approx(present.pace.epoch_s / same.gain)
+    assert same.epoch_s == pytest.approx(present.epoch_s / same.gain)

@@ -7,8 +7,6 @@ import itertools
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 import torch
@@ -16,8 +14,9 @@ import torch
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
-from tuner.profile.profile_records import MEMORY, OPERATIONS, Profile, Recorder
-from tuner.profile.stage_times import Measured, NoMemoryError, measure_pace, running
+from tuner.estimate.driven import running
+from tuner.profile.profile_records import MEMORY, OPERATIONS, Pace, Profile, Recorder
+from tuner.profile.stage_times import NoMemoryError, measure_pace
 from tuner.profile.variant_profile import _settings, profile_variant
 from tuner.training.stage_marks import Mark, Stage, unmarked
 
@@ -50,7 +49,7 @@ def test_the_machine_the_operations_and_the_memory_are_said(profiled: Profile, t
 def test_it_is_told_how_long_it_takes_and_what_there_is_as_it_is_measured(
     profiled: Profile, told: list[Profile], said: list[str]
 ) -> None:
-    assert re.search(r"a step takes .*s: all of it about \d+ s", said[1])
+    assert re.search(r"a step takes .*s: all of it about [\d.]+ (s|min),", said[1])
     assert told[0].left == (OPERATIONS, MEMORY)
     assert told[0].stages == profiled.stages
     assert told[0].bottleneck
@@ -109,6 +108,6 @@ def test_memory_that_runs_out_is_an_outcome(
 def test_settings_away_from_their_defaults_are_said(config: RunConfig, data: DeviceData) -> None:
     training = config.training.but(accumulate=3, validate_every=2)
     changed = dataclasses.replace(config, training=training)
-    measured = cast("Measured", SimpleNamespace(paced=SimpleNamespace(backend="eager")))
-    said = _settings(changed, measured, data)
+    pace = Pace(batch_size=32, windows=100, step_s=0.01, epoch_s=0.1, backend="eager")
+    said = _settings(changed, pace, data)
     assert (said["accumulate"], said["validate_every"]) == (3, 2)

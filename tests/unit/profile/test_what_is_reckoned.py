@@ -21,7 +21,7 @@ from tuner.profile.profile_records import (
     trend_of,
     without_the_fall,
 )
-from tuner.profile.script_profile import usual
+from tuner.profile.script_hooks import usual
 from tuner.profile.step_operations import of_kernels, on_tensor_cores
 from tuner.training.stage_marks import Stage
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -157,18 +158,51 @@ def test_a_part_of_the_runs_looks_for_another_studys_level(
         """Expected of what is chosen, over the default's."""
         monkeypatch.setattr(next_run, "FOR_ANOTHERS", share)
         decides = NextRun(SPACE, margin=MARGIN)
-        level = believed.of_default - 0.01
+        level = believed.of_default - 0.01  # which nothing that ran reaches surely
         places = [
             decides.place(known, np.random.default_rng(seed), level=level) for seed in range(12)
         ]
         new = np.array(places)
         return float((believed.mql.of(np.arange(0), new).mean - believed.of_default).mean())
 
+    monkeypatch.setattr(next_run, "LEAST_CHANCE", 0.0)
     assert mean_mql(1.0) < mean_mql(0.0) - 0.003
     for strange in (-math.inf, -700.0, 710.0, math.inf):  # a shared database may hold any number
         monkeypatch.setattr(next_run, "FOR_ANOTHERS", 1.0)
         decides = NextRun(SPACE, margin=MARGIN)
         assert len(decides.place(known, np.random.default_rng(1), level=strange)) > 0
+
+
+def test_a_level_that_nothing_promises_is_given_up_for_its_own(
+    filled: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_run, "FOR_ANOTHERS", 1.0)
+    runs = past(filled)
+    known = Known(past=runs, fit=runs, default=place_of(SPACE, DEFAULT))
+    decides, best = NextRun(SPACE, margin=MARGIN), math.log(min(run.mql for run in runs))
+    decides.place(known, np.random.default_rng(1), level=best)
+    assert decides.for_anothers is True
+    given_up = decides.place(known, np.random.default_rng(1), level=best - 0.1)
+    assert decides.for_anothers is False
+    again = np.random.default_rng(1)
+    again.random()  # whose turn it is
+    assert decides.place(known, again) == given_up
+    assert decides.for_anothers is None
+
+
+def test_what_was_cut_off_gives_no_level_up(filled: Study) -> None:
+    runs, default = past(filled), place_of(SPACE, DEFAULT)
+    fitted, level = Fits().of(runs, default), math.log(min(run.mql for run in runs)) - 0.1
+
+    def given_up(converged: int, *, more: bool = True) -> bool:
+        """Where all but the first so many were cut off."""
+        cut = [replace(run, mql=2 * run.mql, converged=False) for run in runs[converged:] if more]
+        known = Known(past=[*runs[:converged], *cut], fit=runs, default=default)
+        return next_run.is_hopeless(known, fitted, level)
+
+    assert not given_up(12), "of these some are the default"
+    assert given_up(30)
+    assert given_up(30, more=False)
 
 
 def test_what_is_expected_beyond_a_limit_is_not_run_again() -> None:

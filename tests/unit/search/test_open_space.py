@@ -17,7 +17,7 @@ from tuner.search.history import configuration
 from tuner.search.sampler import EncodedSampler, neighbours
 from tuner.search.suggest import UnfitConfigurationError, suggest
 from tuner.spec.ranges import held
-from tuner.storage.optuna.rows import ENQUEUED
+from tuner.storage.optuna.private import ENQUEUED
 
 DEFAULT: dict[str, Value] = {
     "learning_rate": 1e-3,

@@ -144,7 +144,9 @@ def test_workers_together_walk_one_sobol_sequence(sampler: str) -> None:
     assert asked == [SPACE.at(points.point(number)) for number in range(6)]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "qmc"])
+@pytest.mark.parametrize(
+    "sampler", ["tpe", "nsga2", "random", "qmc", "optuna.samplers:RandomSampler"]
+)
 def test_no_configuration_is_tried_twice_however_small_the_space(sampler: str) -> None:
     small = of_single_values(SPACE, "hidden_size", "batch_size")
     study = new_study(sampler, space=small)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.small_study import STUDY_TOML
 from tuner.config import LossTerm, RunConfig, TrainingSettings
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.errors import UsageError
 from tuner.models.registry import network_arguments
 from tuner.spec.definition import StudyDefinition, changed_files, differences
@@ -57,7 +57,7 @@ def searched(folder: Path, *, code: str = TERM) -> StudyFile:
 def define(file: StudyFile) -> StudyDefinition:
     return StudyDefinition.of(
         file,
-        task=demo_task().definition(),
+        task=load_task("demo").definition(),
         data_hash="0" * 64,
         training=file.training,
     )
@@ -151,7 +151,7 @@ def test_term_weight_and_source_are_part_of_what_a_study_is(tmp_path: Path) -> N
     assert other.identity() != usual.identity()
     (line,) = differences(usual, other)
     assert line == f"{tmp_path}/c/physics.py changed since the study was made"
-    assert changed_files(usual, other) == (f"{tmp_path}/c/physics.py",)
+    assert changed_files(usual, other) == {"loss_source": f"{tmp_path}/c/physics.py"}
     weighted = define(study(tmp_path / "d", text_with(NUMBER)))
     assert "training.loss.weight: lambda_physics there, 0.5 asked" in differences(usual, weighted)
 

@@ -43,7 +43,7 @@ def test_other_weights_are_another_study_and_another_folder_is_none(folder: Path
     assert asked.identity() != made.identity()
     name = "gpt2/a.safetensors"
     assert differences(made, asked) == [f"{name} changed since the study was made"]
-    assert changed_files(made, asked) == (name,)
+    assert changed_files(made, asked) == {f"files.{name}": name}
     with pytest.raises(TrainerLostError, match="is not the file that the study was made with"):
         keep_to_code(made)
     weights.unlink()

@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tuner.config import TrainingSettings
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.errors import TunerError
 from tuner.export.pick import choose
 from tuner.record import Recorded
@@ -26,7 +26,7 @@ POLICY = SearchPolicy(max_time_s=10.0, max_mql=0.8, max_memory_bytes=1000)
 
 def definition(**changes: Any) -> StudyDefinition:
     file = load_study_file("rmsnorm")
-    task = demo_task().model_copy(update={"name": "tiny"}).definition()
+    task = load_task("demo").model_copy(update={"name": "tiny"}).definition()
     return StudyDefinition.of(
         file, task=task, data_hash="0" * 64, training=TrainingSettings(), **changes
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.open_spaces import SPACE, STUDY, write_stack
 from tuner.config import Hyperparameters, TrainingSettings, Value
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.errors import UsageError
 from tuner.models.names import builtin_names
 from tuner.search.cube import Cube
@@ -274,7 +274,7 @@ def test_a_python_file_without_its_class_is_one_line(tmp_path: Path) -> None:
 def test_no_input_is_longer_than_the_windows_of_the_task(tmp_path: Path) -> None:
     longer = STUDY.replace("choices = [6, 9, 12]", "choices = [6, 48]")
     file = load_study_file(str(write_stack(tmp_path, longer)))
-    task = demo_task().definition()
+    task = load_task("demo").definition()
     with pytest.raises(UsageError, match="holds 6 or 48; task 'demo' has input_size = 24"):
         StudyDefinition.of(file, task=task, data_hash="0" * 64, training=TrainingSettings())
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tuner.config import TrainingSettings
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.files import kinds
 from tuner.record import MEANINGS
 from tuner.search.bounds import epochs_waited
@@ -42,16 +42,17 @@ def course(seed: int) -> tuple[list[float], list[float]]:
 
 
 def ended(losses: list[float], elapsed_s: list[float]) -> Ended:
-    training: Any = SimpleNamespace(
-        history=[
-            SimpleNamespace(val_loss=loss, elapsed_s=at)
-            for loss, at in zip(losses, elapsed_s, strict=True)
-        ],
+    history: list[Any] = [
+        SimpleNamespace(val_loss=loss, elapsed_s=at)
+        for loss, at in zip(losses, elapsed_s, strict=True)
+    ]
+    return Ended(
+        history=history,
         wall_clock_s=elapsed_s[-1],
-        total_s=elapsed_s[-1] + 2.0,
+        total_s=elapsed_s[-1] + 2.25,
         time_to_best_s=elapsed_s[losses.index(min(losses))],
+        target_val_loss=TARGET,
     )
-    return Ended(training=training, evaluation_s=0.25, target_val_loss=TARGET)
 
 
 @pytest.mark.parametrize("time", TimeObjective)
@@ -115,7 +116,7 @@ def test_each_has_a_field_in_the_record_and_words_of_its_own(time: TimeObjective
     assert heading(time) not in {heading(other) for other in others} | {time.value}
     definition = StudyDefinition.of(
         load_study_file("rmsnorm"),
-        task=demo_task().definition(),
+        task=load_task("demo").definition(),
         data_hash="0" * 64,
         training=TrainingSettings(patience=7, min_delta=0.125),
         time_objective=time,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,22 @@ broken
 """
 
 
+Mounted = Callable[[str], None]
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mounted:
+    """Say what is mounted here, as the kernel does."""
+    file = tmp_path / "proc" / "self" / "mounts"
+    file.parent.mkdir(parents=True)
+    monkeypatch.setattr("psutil.PROCFS_PATH", str(tmp_path / "proc"))
+
+    def write(text: str) -> None:
+        file.write_text(text, encoding="utf-8")
+
+    return write
+
+
 @pytest.mark.parametrize(
     ("path", "found"),
     [
@@ -38,36 +55,32 @@ broken
     ],
 )
 def test_the_innermost_mount_says_what_a_path_lies_on(
-    path: str, found: tuple[str, str] | None
+    path: str, found: tuple[str, str] | None, mounted: Mounted
 ) -> None:
-    assert network_mount(Path(path), MOUNTS) == found
+    mounted(MOUNTS)
+    assert network_mount(Path(path)) == found
 
 
 @pytest.mark.parametrize(
     "kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "gpfs", "beegfs", "9p", "ceph"]
 )
-def test_a_network_filesystem_is_known_by_its_kind(kind: str) -> None:
-    assert network_mount(
-        Path("/data/x.db"), f"/dev/vda1 / ext4 rw 0 0\nserver /data {kind} rw 0 0\n"
-    ) == (
-        kind,
-        "/data",
-    )
+def test_a_network_filesystem_is_known_by_its_kind(kind: str, mounted: Mounted) -> None:
+    mounted(f"/dev/vda1 / ext4 rw 0 0\nserver /data {kind} rw 0 0\n")
+    assert network_mount(Path("/data/x.db")) == (kind, "/data")
 
 
-def test_a_link_is_followed_to_where_the_file_is(tmp_path: Path) -> None:
+def test_a_link_is_followed_to_where_the_file_is(tmp_path: Path, mounted: Mounted) -> None:
     (tmp_path / "far").mkdir()
     (tmp_path / "near").symlink_to(tmp_path / "far")
-    mounts = f"server {tmp_path}/far nfs rw 0 0\n"
-    assert network_mount(tmp_path / "near" / "tuner.db", mounts) == ("nfs", f"{tmp_path}/far")
+    mounted(f"server {tmp_path}/far nfs rw 0 0\n")
+    assert network_mount(tmp_path / "near" / "tuner.db") == ("nfs", f"{tmp_path}/far")
 
 
-def test_each_danger_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = tmp_path / "mounts"
-    monkeypatch.setattr("tuner.storage.sqlite._MOUNTS", mounts)
+def test_each_danger_is_one_line(tmp_path: Path, mounted: Mounted) -> None:
     address = parse_url(f"sqlite:///{tmp_path}/tuner.db")
-    assert cautions(address, workers=4) == []  # where there is no /proc, nothing is known
-    mounts.write_text(f"server {tmp_path} nfs4 rw 0 0\n", encoding="utf-8")
+    mounted("/dev/vda1 / ext4 rw 0 0\n")
+    assert cautions(address, workers=4) == []
+    mounted(f"server {tmp_path} nfs4 rw 0 0\n")
     network, crowd = cautions(address, workers=5)
     assert network.startswith(
         f"the database {tmp_path}/tuner.db lies on a network filesystem (nfs4 at {tmp_path})"

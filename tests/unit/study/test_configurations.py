@@ -228,7 +228,8 @@ def test_figures_draw_configurations() -> None:
         dataclasses.replace(r, recorded=dataclasses.replace(r.recorded, s_per_epoch=0.1))
         for r in REPEATED.records
     ]
-    assert list(trade_series(study(*paced), "s").epochs) == [10, 10, 10, 20]
+    trade = trade_series(study(*paced), "s")
+    assert [epochs for epochs, _ in trade.points] == [10, 10, 10, 20]
 
 
 def test_the_volume_falls_where_a_lucky_run_is_corrected_and_ends_at_the_fronts() -> None:
@@ -262,4 +263,6 @@ def test_a_launch_shows_the_count(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(width=60, height=40, force_terminal=False)
     console.print(picture([look], console))
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["3", "4.500", "0.9900", "20", "4", "runs"] in rows
+    assert [row[-2:] for row in rows if row[:4] == ["3", "4.500", "0.9900", "20"]] == [
+        ["4", "runs"]
+    ]

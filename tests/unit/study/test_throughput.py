@@ -10,7 +10,7 @@ import pytest
 
 from tuner.record import Recorded
 from tuner.storage.queue.epochs import EpochRow
-from tuner.study.throughput import LEAST, throughput_of, windows_of_an_epoch, with_fall
+from tuner.study.throughput import LEAST, throughput_of, with_fall
 
 
 def curve(seconds: Sequence[float], every: int = 1) -> list[EpochRow]:
@@ -118,9 +118,3 @@ def test_the_record_says_it_unless_the_device_was_shared() -> None:
     shared = with_fall(Recorded(contaminated=True), rows, windows=100, after=0)
     assert shared.slowed == ""
     assert with_fall(Recorded(), rows, windows=100, after=10).slowed == ""
-
-
-def test_windows_of_an_epoch_are_known_of_older_records_too() -> None:
-    assert windows_of_an_epoch(Recorded(epoch_windows=7)) == 7
-    assert windows_of_an_epoch(Recorded(s_per_epoch=0.3, samples_per_s=1000.0 / 3)) == 100
-    assert windows_of_an_epoch(Recorded(s_per_epoch=0.3)) is None

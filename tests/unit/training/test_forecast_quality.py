@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from tuner.config import Architecture, Hyperparameters
-from tuner.data.task import symmetric_pairs
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
 from tuner.training import evaluate
 from tuner.training.evaluate import forecast_quality
+from tuner.training.quantile_loss import symmetric_pairs
 
 
 class Fixed(nn.Module):

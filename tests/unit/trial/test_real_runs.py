@@ -42,13 +42,13 @@ class Unwatched:
         return Observation(contaminated=False, why="")
 
 
-def tiny(folder: Path, *, input_size: int) -> DeviceData:
+def tiny(folder: Path) -> DeviceData:
     task = Task(
         name="tiny",
-        source=DemoSource(kind="demo", rows=10 * input_size),
+        source=DemoSource(kind="demo", rows=120),
         target_columns=("a",),
         frequency="h",
-        input_size=input_size,
+        input_size=12,
         horizon=3,
         quantiles=(0.1, 0.5, 0.9),
         eval_quantiles=(0.1, 0.5, 0.9),
@@ -58,18 +58,7 @@ def tiny(folder: Path, *, input_size: int) -> DeviceData:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> DeviceData:
-    return tiny(tmp_path_factory.mktemp("prepared"), input_size=12)
-
-
-def test_baselines_see_all_of_the_past_also_where_the_default_sees_less(tmp_path: Path) -> None:
-    """The last day is a baseline of the data, whichever past a study searches."""
-    day = tiny(tmp_path, input_size=24)
-    job = job_of(reruns=0)
-    short = replace(job.hyperparameters, own={"input_size": 12})
-    definition = replace(job.definition, defaults=short)
-    job = replace(job, hyperparameters=short, definition=definition)
-    recorded = present(run_job(job, {"0" * 64: day})).recorded
-    assert set(present(recorded.baseline_test_mql)) == {"last_value", "seasonal_naive"}
+    return tiny(tmp_path_factory.mktemp("prepared"))
 
 
 def test_two_real_seeds_differ_and_each_has_its_own_curve(data: DeviceData) -> None:

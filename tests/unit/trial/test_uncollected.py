@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuner.trial.uncollected import nothing_collected
+from tuner.files.environment import nothing_collected
 
 
 @pytest.fixture(autouse=True)

@@ -3,22 +3,31 @@ ones."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from optuna.trial import TrialState
 
-from tuner.config import Choice, Value
+from tests.support.paths import BENCHMARKS
+from tuner.config import Value
 from tuner.record import Recorded
-from tuner.search.gaussian_process import GaussianProcess
 from tuner.search.sampler import SobolPoints
 from tuner.spec.pareto import Point
 from tuner.spec.study_file import load_study_file
+from tuner.study.archive import read_archive
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.verdict.runs_model import LEAST_TRIALS, expected_points, front_of, front_of_runs
+from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.recommendation import model_of
+from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, expected_front, front_of_runs
+from tuner.verdict.verification_plan import front_of_search
 
 SPACE = load_study_file("original").space
-NOISE = (0.12, 0.014)
-"""A seed's, of the logarithms of time and MQL: about the reference job's."""
+NOISE, SHORT_S = (0.12, 0.014), 0.3
+"""A seed's, of the logarithms of time and of a short training's MQL, and how short that is: about
+the reference job's."""
 
 
 def truth(params: dict[str, Value]) -> Point:
@@ -34,7 +43,10 @@ def searched(trials: int) -> StudyResults:
     records = []
     for number in range(trials):
         params = SPACE.at(sobol.point(number))
-        seconds, mql = np.array(truth(params)) * np.exp(rng.normal(0, NOISE))
+        seconds, mql = truth(params)
+        of_time, of_mql = rng.normal(0, NOISE)
+        mql *= math.exp(of_mql * (SHORT_S / seconds) ** 0.75)  # long ones are less noisy
+        seconds *= math.exp(of_time)
         records.append(
             TrialRecord(
                 number=number,
@@ -49,24 +61,30 @@ def searched(trials: int) -> StudyResults:
     return StudyResults(tuple(records))
 
 
-def errors(points: list[Point], trials: tuple[TrialRecord, ...]) -> np.ndarray:
+def errors(points: Sequence[Point], trials: Sequence[TrialRecord]) -> np.ndarray:
     """Of log time and log MQL: root mean squares."""
     off = np.log(points) - np.log([truth(dict(trial.params)) for trial in trials])
     return np.asarray(np.sqrt(np.mean(off**2, axis=0)))
 
 
-def test_what_is_expected_is_nearer_to_the_truth_than_a_single_run() -> None:
-    results = searched(120)
-    expected = expected_points(results.eligible, SPACE)
-    assert expected is not None
-    assert (
-        errors(expected, results.eligible) < 0.6 * errors(results.points, results.eligible)
-    ).all()
+@pytest.fixture(scope="module")
+def study() -> StudySnapshot:
+    exported = snapshot(read_archive(BENCHMARKS / "campaign" / "etth-original.json.gz"))
+    return replace(exported, results=searched(120))
 
 
-def test_the_expected_front_does_not_promise_too_much() -> None:
-    results = searched(120)
-    runs, front = front_of_runs(results), front_of(results, SPACE, Choice.EXPECTED)
+def test_what_is_expected_is_nearer_to_the_truth_than_a_single_run(study: StudySnapshot) -> None:
+    model = model_of(study)
+    assert model is not None
+    trials = [study.record(number) for number in model.trials]
+    expected = list(zip(model.seconds, model.mql, strict=True))
+    single = [trial.values for trial in trials if trial.values]
+    assert (errors(expected, trials) < 0.65 * errors(single, trials)).all()
+
+
+def test_the_expected_front_does_not_promise_too_much(study: StudySnapshot) -> None:
+    runs, front = front_of_runs(study.results), front_of_search(study)
+    assert front is not None
     by_runs, by_all = (
         float(
             np.mean(
@@ -85,32 +103,17 @@ def test_the_expected_front_does_not_promise_too_much() -> None:
     assert list(mql) == sorted(mql, reverse=True)
 
 
-def test_the_same_trials_give_the_same_front() -> None:
-    assert front_of(searched(60), SPACE, Choice.EXPECTED) == front_of(
-        searched(60), SPACE, Choice.EXPECTED
-    )
+def test_what_was_verified_since_changes_no_plan() -> None:
+    exported = snapshot(read_archive(BENCHMARKS / "campaign" / "etth-simple.json.gz"))
+    assert exported.runs
+    again = front_of_search(exported)
+    assert again == front_of_search(replace(exported, read_runs=tuple))
+    model = model_of(exported)
+    assert model is not None
+    assert again != expected_front(exported, model)
 
 
-@pytest.mark.parametrize("trials", [0, 1, LEAST_TRIALS - 1])
-def test_few_trials_keep_their_own_front(trials: int) -> None:
-    results = searched(trials)
-    assert expected_points(results.eligible, SPACE) is None
-    assert front_of(results, SPACE, Choice.EXPECTED) == front_of_runs(results)
-
-
-def test_what_the_others_expect_does_not_hang_on_a_trial_s_own_value() -> None:
-    """Beyond the settings, which are fitted to all: here they are the same, for the latest rows
-    decide them."""
-    rng = np.random.default_rng(1)
-    where = rng.random((200, 2))
-    values = np.sin(3 * where[:, 0]) + rng.normal(0, 0.2, 200)
-    before = GaussianProcess(where, values)
-    moved = values.copy()
-    moved[[10, 20]] += (0.5, -0.5)  # neither their mean, nor, but for a hair, their spread
-    after = GaussianProcess(where, moved)
-    for row in (10, 20):
-        own = abs(after.posterior(where[[row]])[0] - before.posterior(where[[row]])[0])[0]
-        others = abs(after.left_out()[row] - before.left_out()[row])
-        assert others < 0.2 * own
-    truth = np.sin(3 * where[:, 0])
-    assert np.std(before.left_out() - truth) < 0.5 * 0.2
+def test_few_configurations_have_no_expected_front(study: StudySnapshot) -> None:
+    few = replace(study, results=searched(LEAST_CONFIGURATIONS - 1))
+    assert front_of_search(few) is None
+    assert front_of_search(replace(study, results=searched(LEAST_CONFIGURATIONS))) is not None

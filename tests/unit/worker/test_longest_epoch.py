@@ -15,10 +15,9 @@ from tuner.devices import Gpu
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.worker.heartbeat import TRAINER, TRAINING, Beat, Heartbeat
-from tuner.worker.running import RunningTrial
-from tuner.worker.trainer.trainer_main import _train
-from tuner.worker.trainer.trainer_process import StopByte
+from tuner.worker.process import TRAINER, TRAINING, Beat, Heartbeat
+from tuner.worker.trainer import StopByte, _train
+from tuner.worker.work_source import RunningTrial
 
 EARLIER = [epoch(1, 50.0), epoch(2, 100.0)]
 

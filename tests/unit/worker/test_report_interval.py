@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.worker.running import LONGEST_PAUSE_S, REPORT_S, ReportInterval
+from tuner.worker.work_source import LONGEST_PAUSE_S, REPORT_S, ReportInterval
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ def test_a_slow_database_is_written_to_less_often(
     monkeypatch: pytest.MonkeyPatch, took_s: float, pause_s: float
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("tuner.worker.running.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tuner.worker.work_source.time.monotonic", lambda: now[0])
     interval = ReportInterval()
     assert interval.due()
     interval.wrote(well=True, took_s=took_s)

@@ -220,11 +220,7 @@ def test_headers_that_are_missing_or_garbage_change_nothing(served: Served) -> N
     ):
         answer = served.ask("/static/bundle.js.LICENSE.txt", **{name: value})
         assert (answer.status, answer.body) == (200, plain.body), name
-    assert (
-        served.ask("/", X_Forwarded_Host="evil.example")
-        .headers["location"]
-        .startswith("http://127.0.0.1")
-    )
+    assert b"evil" not in served.ask("/", X_Forwarded_Host="evil.example").body
 
 
 def test_what_is_no_request_is_one_line(served: Served) -> None:

@@ -7,7 +7,8 @@ from optuna.trial import TrialState
 
 from tests.support.databases import SQLITE_ALONE
 from tuner.record import Recorded
-from tuner.report.terminal.live import duration, live_view
+from tuner.report.study_status import duration
+from tuner.report.terminal.live import live_view
 from tuner.report.terminal.retuning import StageLines
 from tuner.storage.database import Database
 from tuner.storage.queue.epochs import EpochRow

@@ -15,8 +15,8 @@ from tests.support.databases import SQLITE_ALONE
 from tests.support.foreign_trials import findings, finish_one, theirs
 from tuner.cli.main import main
 from tuner.storage import schema
+from tuner.study.housekeeping import repair
 from tuner.study.open import OpenStudy, open_study
-from tuner.study.repair import repair
 from tuner.study.results import read_results
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")
@@ -48,9 +48,9 @@ def test_check_names_what_was_changed_and_repair_restores_it(
     before = read_results(open_study(study.database, study.name)).records
     assert [record.values for record in before] == [(2.0, 0.5)] * 4
     said = findings(study)
-    assert "small trial 0: its values are 0.001, 0.001, recorded 2, 0.5" in said
+    assert "small trial 0: its values are 0.001, 0.001, recorded 2.0, 0.5" in said
     assert "small trial 1: its dropout is 0.999, recorded" in said
-    assert "small trial 2: its attributes seed are other" in said
+    assert 'small trial 2: its attribute seed is "x", recorded' in said
     assert "small trial 3: its row is gone" in said
     done = repair(study.database.address, tmp_path)
     assert len(done) == 4

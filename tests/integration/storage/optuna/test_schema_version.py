@@ -31,7 +31,9 @@ def test_the_version_wanted_is_the_one_that_alembic_finds() -> None:
 
 
 def test_the_version_there_is_the_one_that_optuna_finds(database: Database) -> None:
-    assert current_version(database.engine) == database.optuna.get_current_version()
+    theirs = optuna.storages.RDBStorage(database.address.full())
+    assert current_version(database.engine) == theirs.get_current_version()
+    theirs.engine.dispose()
     assert current_version(database.engine) == wanted_version()
 
 
@@ -53,12 +55,11 @@ def test_a_version_that_was_never_recorded_is_recorded_by_optuna(database: Datab
 
 
 def test_a_new_database_gets_the_table_that_alembic_makes(
-    database_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+    database_url: str, database: Database
 ) -> None:
     ours = described(database.engine)
     with database.engine.begin() as connection:
         connection.execute(text("DROP TABLE alembic_version"))
-    monkeypatch.setattr("tuner.storage.optuna.private._managers_of_optuna", lambda: None)
     opened = open_database(parse_url(database_url))
     assert described(opened.engine) == ours
     opened.close()
@@ -70,7 +71,6 @@ def test_tables_from_before_alembic_are_left_to_optuna(database: Database) -> No
         connection.execute(text("DROP TABLE alembic_version"))
         connection.execute(text("UPDATE version_info SET schema_version = 0"))
         connection.execute(text("UPDATE version_info SET library_version = '0.8.0'"))
-    assert not database.optuna._version_manager._is_alembic_supported()
     with pytest.raises(StorageError, match="optuna"):
         open_database(database.address)
 
@@ -107,15 +107,3 @@ def test_opening_what_is_there_or_what_is_new_imports_no_alembic(
         check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr
-
-
-@SQLITE_ALONE
-def test_where_optuna_has_other_insides_it_asks_as_it_always_does(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tuner.storage.optuna.private._managers_of_optuna", lambda: None)
-    opened = open_database(database.address, create=False)
-    assert type(opened.optuna._version_manager) is type(
-        optuna.storages.RDBStorage("sqlite://")._version_manager
-    )
-    opened.close()

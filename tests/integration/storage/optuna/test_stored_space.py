@@ -36,8 +36,8 @@ from tuner.storage.optuna.private import PARAMS
 from tuner.storage.records import Claim
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.housekeeping import repair
 from tuner.study.open import OpenStudy, create_or_resume, open_study
-from tuner.study.repair import repair
 from tuner.study.results import read_results
 from tuner.study.transfer import restore
 

@@ -39,7 +39,7 @@ def outbox(study: OpenStudy, tmp_path: Path) -> Outbox:
 
 
 def deliver(study: OpenStudy, outbox: Outbox) -> int:
-    return outbox.deliver(study.ledger, study.epochs, study.verifications)
+    return outbox.deliver(study)
 
 
 def left(outbox: Outbox) -> list[str]:

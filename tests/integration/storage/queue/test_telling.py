@@ -109,7 +109,7 @@ def test_a_result_waits_for_no_row_of_optunas(
     claim, _ = start(study)
     held = OperationalError("UPDATE trials", {}, Exception("lock timeout"))
     with monkeypatch.context() as patch:
-        patch.setattr("tuner.storage.optuna.rows.tell", Mock(side_effect=held))
+        patch.setattr("tuner.storage.optuna.private.tell", Mock(side_effect=held))
         assert study.ledger.finish(claim, RESULT)
     assert study.ledger.counts().finished == 1
     assert trial_states(study) == ["RUNNING"]

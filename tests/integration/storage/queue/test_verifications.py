@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import pytest
 from optuna.trial import TrialState
+from sqlalchemy import insert
 
 from tests.support.concurrency import at_once
 from tuner.record import Recorded
+from tuner.storage import schema
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.leased_queue import MAX_ATTEMPTS
 from tuner.storage.queue.verifications import PlannedRun, Verifications, recorded_rows
@@ -38,6 +40,15 @@ def planned(
         for block in range(seeds)
         for trial in range(trials)
     ]
+
+
+@pytest.fixture(autouse=True)
+def _two_studies(database: Database) -> None:
+    """That may be planned for."""
+    known = {"definition": "{}", "definition_hash": "", "budget": 1, "policy": "{}"}
+    with database.engine.begin() as connection:
+        rows = [{"study_id": number, "created_at": 0.0, **known} for number in (1, 2)]
+        connection.execute(insert(schema.studies), rows)
 
 
 @pytest.fixture

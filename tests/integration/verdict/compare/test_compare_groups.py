@@ -13,7 +13,6 @@ from tuner.study.open import open_study
 from tuner.study.snapshot import grouped
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import labels, read_studies
-from tuner.verdict.stats.intervals import BETWEEN
 from tuner.verdict.verification_plan import plan_verification
 
 
@@ -35,10 +34,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_searches_of_one_variant_are_not_held_against_each_other(url: str) -> None:
     report = compare(read_studies(["original", "rmsnorm"], task="demo", storage=url))
     assert report.missing == ()
-    asked = [answer.comparison.question for answer in report.answers]
-    between = {tuple(n.partition(" ")[0] for n in (q.b, q.a)) for q in asked if q.family == BETWEEN}
-    assert between == {("demo-original", "demo-rmsnorm"), ("demo-original", "demo-rmsnorm-2")}
-    assert sum(q.family != BETWEEN for q in asked) == 3
+    assert [(each.a, each.b) for each in report.between] == [("rmsnorm", "original")]
     assert labels(report.studies) == ["original", "demo-rmsnorm", "demo-rmsnorm-2"]
     assert report.as_dict()["groups"] == [
         {"name": "demo-original", "studies": ["demo-original"]},
@@ -60,4 +56,4 @@ def test_what_is_read_can_be_put_together(url: str) -> None:
 def test_one_group_alone_has_nothing_to_be_compared_with(url: str) -> None:
     report = compare(read_studies(["group:demo-rmsnorm"], task="demo", storage=url))
     assert any(line.startswith("searches of one variant alone") for line in report.missing)
-    assert {answer.comparison.question.family for answer in report.answers}.isdisjoint({BETWEEN})
+    assert report.between == ()

@@ -1,4 +1,4 @@
-"""What fresh seeds say beside the answers: fronts, a resolution, and times of one device."""
+"""What fresh seeds say beside the table: fronts, and times of one device."""
 
 from __future__ import annotations
 
@@ -37,20 +37,15 @@ def with_mql(studies: list[StudySnapshot], mql: Callable[[float], float]) -> lis
     return [with_runs(each, (changed(run) for run in each.runs)) for each in studies]
 
 
-def test_runs_that_all_forecast_alike_have_a_level_and_a_resolution(compared: Compared) -> None:
+def test_runs_that_all_forecast_alike_have_a_level(compared: Compared) -> None:
     report = compare(with_mql(compared.studies(), lambda _: 0.1 + 0.2))
     assert report.registered[0].mql == pytest.approx(0.303)
-    assert report.resolution.endswith("or of 0.000 in MQL; smaller ones are missed more often")
 
 
 def test_different_devices_share_no_time_and_say_so(compared: Compared) -> None:
     original, rmsnorm = compared.studies()
     report = compare([original, dataclasses.replace(rmsnorm, device_model=None)])
-    between = report.answers[0]
-    assert between.comparison.seconds.estimate is None
-    assert between.sentence.endswith("; measured on None and on Example CPU, 2 cores")
     assert "measured on Example CPU, 2 cores and on None" in report.between[0].sentence
-    assert between.comparison.mql.estimate is not None
     mixed = compared.report("original", "study:elsewhere")
     assert any(
         line.startswith("Devices differ, so times do not compare") for line in mixed.fairness

@@ -13,7 +13,6 @@ from tuner.storage import schema
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, open_study
-from tuner.verdict.runs_model import LEAST_TRIALS
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def recorded(postgres: Cluster) -> Iterator[Database]:
     for trials in range(3):
         record_study(url, variant="rmsnorm", trials=trials, name=f"few-{trials}")
     record_study(url, variant="rmsnorm", trials=1, name="elsewhere", device="Another CPU, 2 cores")
-    record_study(url, variant="rmsnorm", trials=LEAST_TRIALS + 4, name="many")
+    record_study(url, variant="original", trials=40, name="many")
     database = open_database(parse_url(url), create=False)
     yield database
     database.close()

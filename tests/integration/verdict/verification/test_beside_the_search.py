@@ -23,7 +23,6 @@ from tests.support.recorded_studies import record_study
 from tuner.errors import TunerError
 from tuner.export import load_best
 from tuner.export.script_text import headline
-from tuner.report.dashboard.additions import standing
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.study_status import read_trial, status_of
 from tuner.report.terminal.tables import print_status
@@ -39,7 +38,7 @@ from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.fairness import differences
 from tuner.verdict.verification_plan import plan_verification
-from tuner.verdict.verified import read_verified
+from tuner.verdict.verified import verified_in
 
 SEEDS = 5
 CONTAMINATED = 2
@@ -98,7 +97,7 @@ def verify(study: OpenStudy, run: Callable[..., Any], *, seeds: int = SEEDS) -> 
     """The trials of the configurations that ran."""
     plan_verification([study], top=2, seeds=seeds)
     verify_all([study], run)
-    return [each.trial_number for each in read_verified(study)]
+    return list(verified_in(snapshot(study)))
 
 
 def table(text: str) -> dict[int, str]:
@@ -143,7 +142,9 @@ def test_where_no_run_told_the_test_mql_both_columns_are_of_validation(
 def test_the_document_has_what_the_table_has_where_timings_do_not_count(study: OpenStudy) -> None:
     numbers = verify(study, some_disturbed())
     (document,) = verification_document([study])["studies"]
-    for each, verified in zip(document["configurations"], read_verified(study), strict=True):
+    for each, verified in zip(
+        document["configurations"], verified_in(snapshot(study)).values(), strict=True
+    ):
         assert each["runs"] == {
             "planned": SEEDS,
             "finished": SEEDS,
@@ -237,19 +238,10 @@ def test_runs_that_all_missed_have_no_remedy_by_seeds(study: OpenStudy) -> None:
         )
 
 
-def test_the_note_and_the_trial_tell_what_there_is_of_which_split(
+def test_a_trial_tells_what_there_is_of_which_split(
     study: OpenStudy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numbers = verify(study, some_disturbed())
-    seen = snapshot(study)
-    note = standing(study, seen.results, read_verified(study), ())
-    assert "| | trial | seconds | val MQL | epochs |" in note
-    assert "| trial | seeds | seconds | test MQL |" in note
-    assert "no figure here has been verified" not in note
-    for number in numbers:
-        mql = present({each.trial_number: each for each in read_verified(study)}[number].mql)
-        assert f"| {number} | 5 | - | {mql.estimate:.4f} \\[" in note
-        assert f"- trial {number}: on 5 fresh seeds" in note
     detail = read_trial(study, numbers[-1])
     print_trial(detail)
     said = " ".join(capsys.readouterr().out.split())

@@ -24,9 +24,16 @@ from tuner.verdict.compare.fairness import differences
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.explain import explain_study
-from tuner.verdict.picks import picks, picks_expected, picks_judged, picks_of
-from tuner.verdict.runs_model import LEAST_TRIALS, front_of, front_of_runs
-from tuner.verdict.verification_plan import configurations, fresh_seeds, plan_verification, spread
+from tuner.verdict.picks import picks, picks_expected, picks_of
+from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, front_of_runs
+from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.verification_plan import (
+    configurations,
+    fresh_seeds,
+    front_of_search,
+    plan_verification,
+    spread,
+)
 from tuner.verdict.verified import verifications_of
 
 TOP = 3
@@ -84,15 +91,15 @@ def test_a_plan_from_the_expected_front_is_what_a_verdict_speaks_of(
 ) -> None:
     (study,) = [open_study(database, "many")]
     results = read_results(study)
-    front = front_of(results, study.definition.space, Choice.EXPECTED)
-    assert picks_judged(results, (), "many") == picks(results, front_of_runs(results))
+    front = front_of_search(snapshot(study))
+    assert front is not None
+    assert picks_of(snapshot(study)) == picks(results, front_of_runs(results))
     plan_verification([study], top=3, seeds=1, choice=Choice.EXPECTED)
     runs = verifications_of([study]).runs()
     assert {run.plan["choice"] for run in runs} == {"expected"}
     assert {run.trial_number for run in runs} == {
         r.number for r in configurations(results, 3, front)
     }
-    assert picks_judged(results, runs, "many") == picks(results, front)
     assert picks_of(snapshot(study)) == picks(results, front)
     expected, single = picks(results, front), picks(results, front_of_runs(results))
     pick = next(pick for pick in ("mql", "time", "knee") if expected[pick] != single[pick])
@@ -121,10 +128,9 @@ def test_the_last_plan_says_which_front_a_verdict_speaks_of_even_with_nothing_ne
 ) -> None:
     study = open_study(database, "many")
     results = read_results(study)
-    single, expected = (
-        picks(results, front_of(results, study.definition.space, choice))
-        for choice in (Choice.FRONT, Choice.EXPECTED)
-    )
+    front = front_of_search(snapshot(study))
+    assert front is not None
+    single, expected = picks(results, front_of_runs(results)), picks(results, front)
     assert single != expected
     plan_verification([study], top=100, seeds=1, choice=Choice.EXPECTED)
     plan_verification([study], top=100, seeds=1)
@@ -182,12 +188,13 @@ def test_a_study_of_few_trials_is_verified_from_its_own_front_and_says_so(
     planned = plan_verification(studies[:1], top=TOP, seeds=1, choice=Choice.EXPECTED)
     (note,) = planned.notes
     there = len(read_results(studies[0]).eligible)
-    assert (
-        f"takes {LEAST_TRIALS} trials that may stand on the front, and there are {there};" in note
+    assert note.startswith(
+        f"expected values take {LEAST_CONFIGURATIONS} configurations that converged, and study "
+        f"'demo-original' has {there}; the front of single runs stands"
     )
     runs = verifications_of(studies[:1]).runs()
     assert runs
-    assert picks_expected(read_results(studies[0]), runs, studies[0].name) == {}
+    assert picks_expected(snapshot(studies[0])) == {}
 
 
 def test_seeds_are_the_same_every_time_but_for_those_already_used() -> None:
@@ -219,16 +226,16 @@ def test_studies_compare_as_soon_as_their_runs_are_made(
     named = ["study:demo-original", "study:demo-rmsnorm", "study:few-0"]
     plan_verification(studies, top=1, seeds=5)
     before = compare(read_studies(named, task="demo", storage=url))
-    assert before.answers == ()
+    assert not any(row.verified for row in before.rows)
     assert any("has 0 of 5 planned verification runs" in line for line in before.missing)
     verify_all(
         studies, lambda job: drawn_result(job, seconds=6.0 if job.study == "demo-rmsnorm" else 10.0)
     )
     after = compare(read_studies(named, task="demo", storage=url))
-    ratio = after.answers[0].comparison.seconds.estimate
-    assert ratio is not None
-    assert ratio.covers(0.6)
-    assert after.answers[0].sentence.startswith("default demo-rmsnorm has 6.")
+    times = {row.study: row.figures["total_time_s"] for row in after.rows if row.verified}
+    for name, seconds in (("demo-original", 10.0), ("demo-rmsnorm", 6.0)):
+        assert isinstance(found := times[name], Interval)
+        assert found.estimate == pytest.approx(seconds, rel=0.1)
     assert any(line.startswith("few-0: no converged trial") for line in after.missing)
     assert (
         explain_study(after.studies[2]).missing[0]

@@ -8,7 +8,6 @@ from collections import Counter
 
 import pytest
 from optuna.trial import TrialState
-from sqlalchemy import update
 
 from tests.support.drawn_verifications import DEVICE, drawn_result, missed, verify_all
 from tests.support.present import present
@@ -20,27 +19,25 @@ from tuner.record import Recorded
 from tuner.report.study_status import status_of
 from tuner.report.terminal.verification import print_verified, verification_document
 from tuner.storage.records import TrialResult
-from tuner.storage.schema import work
 from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
+from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
-from tuner.verdict.compare.findings import compare
-from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.picks import picks
 from tuner.verdict.runs_model import front_of_runs
 from tuner.verdict.verification_plan import plan_verification
-from tuner.verdict.verified import read_verified, runs_of_trial, verifications_of
+from tuner.verdict.verified import verifications_of, verified_in
 from tuner.worker.loop import Worker
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.trial_source import VerificationSource
 
 
 def test_verified_figures_are_those_of_the_fresh_runs(studies: list[OpenStudy]) -> None:
     plan_verification(studies, top=1, seeds=6)
     results = read_results(studies[1])
     knee = picks(results, front_of_runs(results))["knee"]
-    assert present(runs_of_trial(studies[1], knee)).as_dict() is None
+    assert present(verified_in(snapshot(studies[1])).get(knee)).as_dict() is None
     verify_all(studies)
-    found = present(present(runs_of_trial(studies[1], knee)).as_dict())
+    found = present(present(verified_in(snapshot(studies[1])).get(knee)).as_dict())
     assert (found["seeds"], found["converged"], found["misses"], found["contaminated"]) == (
         6,
         6,
@@ -64,7 +61,7 @@ def test_misses_are_counted_and_never_become_numbers(studies: list[OpenStudy]) -
     plan_verification(studies[:1], top=1, seeds=6)
     first = verifications_of(studies[:1]).runs()[0].seed
     verify_all(studies[:1], lambda job: missed(job) if job.seed == first else drawn_result(job))
-    for each in read_verified(studies[0]):
+    for each in verified_in(snapshot(studies[0])).values():
         assert each.misses == {"epoch_limit": 1}
         assert each.seconds is not None
         assert (each.seconds.runs, len(each.runs)) == (5, 6)
@@ -87,7 +84,7 @@ def test_runs_that_give_no_figures_are_told_all_the_same(
 
     verify_all(studies[:1], missed if what == "missed" else disturbed)
     url = studies[0].database.address.full()
-    for each in read_verified(studies[0]):
+    for each in verified_in(snapshot(studies[0])).values():
         assert each.as_dict() is None
         found = load_best(study=studies[0].name, trial=each.trial_number, storage=url)
         said = next(line for line in headline(found) if line.startswith("NOT VERIFIED"))
@@ -111,7 +108,7 @@ def test_a_disturbed_timing_is_left_out_of_the_times_alone(studies: list[OpenStu
         )
 
     verify_all(studies[:1], run)
-    for each in read_verified(studies[0]):
+    for each in verified_in(snapshot(studies[0])).values():
         assert each.seconds is not None
         assert each.mql is not None
         assert (each.seconds.runs, each.mql.runs) == (5, 6)
@@ -167,31 +164,14 @@ def test_what_a_model_raises_is_a_miss(studies: list[OpenStudy]) -> None:
         raise ValueError("shapes do not fit")
 
     verify_all(studies[:1], run)
-    assert all(each.misses == {"error": 1} for each in read_verified(studies[0]))
+    assert all(each.misses == {"error": 1} for each in verified_in(snapshot(studies[0])).values())
 
 
 def test_only_the_studys_own_device_model_verifies(studies: list[OpenStudy]) -> None:
     plan_verification(studies, top=1, seeds=1)
     with pytest.raises(UsageError, match="times of different devices do not compare"):
-        Worker(studies, CpuCores((0,)), drawn_result, sources=(VerificationSource,)).run()
+        Worker(studies, CpuCores((0,)), drawn_result, source=VerificationSource).run()
     assert {run.state for run in verifications_of(studies).runs()} == {"waiting"}
-
-
-def test_a_verification_planned_to_stop_early_by_an_older_version_has_no_verdict(
-    studies: list[OpenStudy],
-) -> None:
-    plan_verification(studies, top=1, seeds=6)
-    engine = studies[0].database.engine
-    plan = verifications_of(studies).runs()[0].plan | {"looks": [5, 6]}
-    with engine.begin() as connection:
-        connection.execute(
-            update(work).where(work.c.plan.is_not(None)).values(plan=json.dumps(plan))
-        )
-    verify_all(studies, drawn_result)
-    named = ["study:demo-original", "study:demo-rmsnorm"]
-    report = compare(read_studies(named, task="demo", storage=studies[0].database.address.full()))
-    assert report.answers == ()
-    assert any("that could stop early has no verdict" in line for line in report.missing)
 
 
 def test_a_verification_makes_all_its_planned_runs(studies: list[OpenStudy]) -> None:
@@ -213,10 +193,10 @@ def test_a_result_that_came_too_late_is_shown_and_changes_no_figure(
     assert run is not None
     queue.reap(worker="frozen")
     verify_all(studies[:1])
-    before = [each.as_dict() for each in read_verified(studies[0])]
+    before = [each.as_dict() for each in verified_in(snapshot(studies[0])).values()]
     late = TrialResult(TrialState.COMPLETE, (99.0, 9.0), Recorded(converged=True))
     assert not queue.finish(run, late)
-    assert [each.as_dict() for each in read_verified(studies[0])] == before
+    assert [each.as_dict() for each in verified_in(snapshot(studies[0])).values()] == before
     (document,) = verification_document(studies[:1])["studies"]
     shown = {each["trial"]: each["late"] for each in document["configurations"]}
     assert shown.pop(run.trial_number) == [json.loads(late.to_json())]

@@ -180,10 +180,7 @@ def test_the_committed_comparison_says_all_that_tuner_compare_says(modules: Any)
     said = compare(read_studies(paths, task="etth", storage="sqlite:///none.db")).as_dict()
     committed = json.loads((CAMPAIGN / "compare.json").read_text())
     assert committed.keys() == said.keys()
-    assert [answer.keys() for answer in committed["comparisons"]] == [
-        answer.keys() for answer in said["comparisons"]
-    ]
-    assert committed["resolution"] == said["resolution"]
+    assert committed["notes"] == json.loads(json.dumps(said["notes"]))
 
 
 def test_the_report_answers_the_question_first(modules: Any) -> None:
@@ -194,10 +191,7 @@ def test_the_report_answers_the_question_first(modules: Any) -> None:
     call = {"date": "2026-11-22T01:00:00+00:00", "took_s": 90.0, "workers": 2}
     lines = readme.campaign_lines(paths, f"{json.dumps(call)}\n" * 2)
     text = "\n".join(lines)
-    told = [line for line in lines if line.startswith("- ")]
-    # Each against its own default: as that was not verified often enough, there is no level yet.
-    assert len(told) == 2
-    assert told[0].startswith("- retuned small-original against default small-original: ")
+    assert "\nA front holds the lucky seeds." in text
     # Default, retuned, its hyperparameters.
     assert sum(line.startswith("| small-original |") for line in lines) == 3
     assert "up to 2 of each front again, on 6 seeds" in text

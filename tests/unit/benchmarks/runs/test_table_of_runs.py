@@ -56,7 +56,7 @@ def test_every_training_is_a_typed_row(exported: Archive) -> None:
 
 def test_the_table_holds_all_studies_and_their_stages() -> None:
     names = table.exports()
-    assert len(names) == len(set(names)) == 101
+    assert len(names) == len(set(names)) == 112
     assert {each.stage for each in table.runs("retune/h100/etth-original")} == {
         "search",
         "confirmation",
@@ -74,6 +74,22 @@ def test_the_same_studies_give_the_same_bytes_and_read_back(
     table.write({EXPORT: table.archive(EXPORT, one)}, other)
     assert one.read_bytes() == other.read_bytes()
     assert table.archive(EXPORT, one) == table.archive(EXPORT)
+
+
+def test_a_run_that_another_search_made_is_no_training_of_its_own(
+    exported: Archive, tmp_path: Path
+) -> None:
+    first, *others = exported.verifications
+    assert first.result is not None
+    recorded = dataclasses.replace(first.result.recorded, copied_from="etth-rmsnorm-2, trial 0")
+    shared = dataclasses.replace(first, result=dataclasses.replace(first.result, recorded=recorded))
+    path = tmp_path / "one.xz"
+    table.write({EXPORT: dataclasses.replace(exported, verifications=(shared, *others))}, path)
+    told, *_ = table.archive(EXPORT, path).verifications
+    assert told.copied
+    assert told.result is not None
+    assert told.result.recorded.wall_clock_s == recorded.wall_clock_s
+    assert len(list(table.runs(EXPORT, path))) == 259
 
 
 def test_a_table_is_made_of_files_and_folders(

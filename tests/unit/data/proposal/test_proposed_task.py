@@ -12,9 +12,10 @@ import pytest
 
 from tests.support import strangers_data as strangers
 from tests.support.proposed_tasks import hourly, lines_to, prepared_by, proposal_for
+from tuner.cli.task_text import task_text
 from tuner.data.prepare import prepare
-from tuner.data.proposal.file_layout import Told
-from tuner.data.proposal.proposed_task import task_name, task_text
+from tuner.data.proposal.proposed_task import task_name
+from tuner.data.proposal.sheet import Told
 from tuner.data.task import load_task
 from tuner.errors import DataError, UsageError
 
@@ -34,7 +35,7 @@ EXPECTED: dict[Make, tuple[dict[str, object], str, int, int, int, tuple[str, ...
         {"kind": "csv", "time_column": "timestamp", "timezone": "Europe/Berlin"},
         "15min", 2, 672, 96, ("timezone",),
     ),
-    strangers.parquet: ({"kind": "parquet", "time_column": "time"}, "h", 3, 84, 24, ()),
+    strangers.parquet: ({"kind": "parquet", "time_column": "time"}, "h", 3, 84, 24, ("bounds",)),
     strangers.long_with_twenty_series: (
         {"kind": "csv", "time_column": "day", "id_column": "shop"}, "D", 1, 32, 7, (),
     ),
@@ -81,7 +82,7 @@ def test_other_columns_are_named_with_the_reason(tmp_path: Path) -> None:
     found = proposal_for(lines_to(tmp_path / "x.csv", lines))
     assert found.targets == ("y",)
     assert found.left_out == (
-        "n: counts the rows (Unix time is no time here: write dates)",
+        "n: counts the rows",
         "one: constant",
         "gone: empty",
         "late: empty in the first row of a series",
@@ -169,9 +170,9 @@ def test_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
     file = strangers.without_dates(tmp_path)
     with pytest.raises(UsageError, match=r"unknown column of --targets 'hea'.*did you mean 'heat'"):
         proposal_for(file, Told(targets=("hea",)))
-    with pytest.raises(DataError, match=r"--time-column: .* has no column 'when'; there are"):
+    with pytest.raises(UsageError, match=r"unknown column of --time-column 'when'.*there are"):
         proposal_for(file, Told(time_column="when"))
-    with pytest.raises(DataError, match=r"--time-column: column 'load' .* holds no times"):
+    with pytest.raises(DataError, match=r"column 'load': holds no times in a form"):
         proposal_for(file, Told(time_column="load"))
     with pytest.raises(UsageError, match="--frequency: 'often' is no pandas frequency"):
         proposal_for(file, Told(frequency="often"))
@@ -236,3 +237,20 @@ def test_what_the_file_only_mentions_can_be_said(tmp_path: Path) -> None:
     task = load_task(str(path))
     assert (task.objective.value, task.calendar) == ("scaled", ("day_of_week", "month"))
     prepare(task, cache_dir=tmp_path / "cache")
+
+
+def test_what_is_known_ahead_and_what_says_yes_or_no_are_covariates(tmp_path: Path) -> None:
+    lines = ["ds,y,price,open"]
+    for i, line in enumerate(hourly(500)[1:]):
+        measured = line if i < 480 else line.partition(",")[0] + ","
+        lines.append(f"{measured},{i % 24 / 10},{'yes' if i % 5 else 'no'}")
+    lines = [line if i < 481 else line.rpartition(",")[0] + "," for i, line in enumerate(lines)]
+    file = lines_to(tmp_path / "x.csv", lines)
+    found = proposal_for(file)
+    assert (found.targets, found.past, found.future) == (("y",), ("open",), ("price",))
+    assert found.sizes.horizon <= 20
+    assert "gaps" not in found.source
+    prepared = prepared_by(file, found, tmp_path)
+    rows = sum(len(split.targets) for split in (prepared.train, prepared.val, prepared.test))
+    assert rows == 480
+    assert any("price: known ahead" in note for note in found.notes)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support import strangers_data as strangers
 from tests.support.proposed_tasks import hourly, lines_to, prepared_by, proposal_for
-from tuner.data.proposal.file_layout import Told
-from tuner.errors import DataError, UsageError
+from tuner.data.proposal.sheet import Told
+from tuner.errors import UsageError
 
 
 def test_missing_hours_are_filled(tmp_path: Path) -> None:
@@ -78,16 +78,21 @@ def test_irregular_times_are_skipped_over(tmp_path: Path) -> None:
     prepared_by(tmp_path / "x.csv", found, tmp_path)
 
 
-def test_days_and_times_of_day_in_two_columns_are_refused(tmp_path: Path) -> None:
+def test_days_and_times_of_day_in_two_columns_are_joined(tmp_path: Path) -> None:
     times = pd.date_range("2024-01-01", periods=400, freq="h")
     lines = ["Date,Time,y", *(f"{t:%d/%m/%Y},{t:%H:%M:%S},{i % 9}" for i, t in enumerate(times))]
-    with pytest.raises(DataError, match="the day stands in column 'Date' and the time of day in"):
-        proposal_for(lines_to(tmp_path / "x.csv", lines))
+    found = proposal_for(lines_to(tmp_path / "x.csv", lines))
+    assert found.source["time_column"] == ["Date", "Time"]
+    assert (found.source["time_format"], found.frequency) == ("%d/%m/%Y %H:%M:%S", "h")
+    prepared_by(tmp_path / "x.csv", found, tmp_path)
 
 
-def test_unix_time_is_no_target(tmp_path: Path) -> None:
-    lines = ["time,y", *(f"{1_700_000_000 + 3600 * i},{i % 9}" for i in range(400))]
-    assert proposal_for(lines_to(tmp_path / "x.csv", lines)).targets == ("y",)
+@pytest.mark.parametrize(("form", "unit"), [("unix", 1), ("unix_ms", 1000)])
+def test_unix_time_is_time(form: str, unit: int, tmp_path: Path) -> None:
+    lines = ["when,y", *(f"{(1_700_000_000 + 3600 * i) * unit},{i % 9}" for i in range(400))]
+    found = proposal_for(lines_to(tmp_path / "x.csv", lines))
+    assert (found.targets, found.frequency) == (("y",), "h")
+    assert found.source["time_format"] == form
 
 
 def test_series_in_local_time_below_each_other_are_told_apart(tmp_path: Path) -> None:

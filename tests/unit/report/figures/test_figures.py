@@ -21,7 +21,8 @@ from tuner.report.figures.curves import (
 from tuner.report.figures.draw import importances_figure
 from tuner.report.figures.front import FrontSeries, pareto_figure
 from tuner.report.figures.save import save
-from tuner.report.figures.style import COLOURS
+from tuner.report.figures.static import for_page
+from tuner.report.figures.style import BOTH, COLOURS, VARIANTS, looks, titled
 from tuner.report.figures.trade import TradeSeries, trade_figure
 
 
@@ -111,9 +112,7 @@ def test_no_name_is_read_as_html_or_as_a_formula() -> None:
             [Curve(label=NAME, epochs=[1], elapsed_s=[0.1], losses=[1.0], emphasis=True)]
         ),
         importances_figure({NAME: {NAME: 1.0}}),
-        trade_figure(
-            [TradeSeries(name=NAME, epochs=[3], s_per_epoch=[0.1], labels=["0"], default=0)]
-        ),
+        trade_figure([TradeSeries(name=NAME, points=[(3, 0.1)], labels=["0"], default=0)]),
     ]
     for figure in figures:
         document = json.loads(figure.to_json())
@@ -149,7 +148,7 @@ def test_a_very_long_name_leaves_room_to_the_figure() -> None:
         curves_figure([]),
         throughput_figure([]),
         importances_figure({}),
-        trade_figure([TradeSeries(name="a", epochs=[], s_per_epoch=[], labels=[])]),
+        trade_figure([TradeSeries(name="a", points=[], labels=[])]),
     ],
 )
 def test_an_empty_figure_says_why(figure: Any) -> None:
@@ -163,7 +162,7 @@ def test_a_page_needs_no_network(tmp_path: Path) -> None:
         tmp_path / "new" / "front.html",
     )
     text = path.read_text(encoding="utf-8")
-    assert COLOURS[0] in text
+    assert looks(["a"])[0].colour in text
     assert "<script src=" not in text
     assert len(text) > 1_000_000  # plotly.js itself
 
@@ -181,11 +180,47 @@ def test_a_name_that_says_no_kind_of_figure_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_picture_without_kaleido_is_one_clear_line(
+def contrast(colour: str, ground: str) -> float:
+    """As the Web Content Accessibility Guidelines count it."""
+    lights = []
+    for each in (colour, ground):
+        parts = [int(each[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
+    return max(lights) / min(lights)
+
+
+def test_every_colour_is_legible_on_white_ground_and_on_dark_ground() -> None:
+    assert min(contrast(c, g) for c in (*COLOURS, BOTH) for g in ("#ffffff", "#1e1e1e")) >= 3
+
+
+def test_a_variant_has_one_colour_in_every_figure_and_no_two_of_a_figure_share_one() -> None:
+    mine = [look.colour for look in looks([*VARIANTS, "mine"])]
+    assert len(set(mine)) == 6
+    assert [look.colour for look in looks(["batchnorm", "original"])] == [mine[4], mine[0]]
+    assert looks(["mine"])[0].colour == looks(["original", "mine"])[1].colour
+    first, second = looks(["rmsnorm", "rmsnorm"])  # two searches of one
+    assert first.colour == second.colour
+    assert (first.symbol, first.dash) != (second.symbol, second.dash)
+
+
+def test_a_picture_of_a_page_has_the_page_s_colours_and_its_texts(tmp_path: Path) -> None:
+    series = FrontSeries(name="<b>$a$", points=POINTS, labels=LABELS, default=3)
+    figure = titled(pareto_figure([series]), "What $x$ costs")
+    text = for_page(figure, width=700, height=400, says='a "front"')
+    assert text.startswith('<svg role="img" aria-label="a &quot;front&quot;"')
+    assert "var(--ink)" in text
+    assert "#222222" not in text
+    assert "&lt;b&gt;$a$: default hyperparameters" in text
+    assert "What $x$ costs" in text
+    assert 'id="figure' not in text
+
+
+def test_a_picture_without_matplotlib_is_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "kaleido", None)
-    with pytest.raises(TunerError, match=r"pip install 'tuner\[notebooks\]'"):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(TunerError, match=r"pip install 'tuner\[pictures\]'"):
         save(curves_figure([]), tmp_path / "front.png")
 
 

@@ -74,13 +74,13 @@ def test_of_many_variants_the_legend_names_each_once_and_explains_the_marks() ->
     ]
     legend = [trace.name for trace in pareto_figure(many).data if trace.showlegend is not False]
     explained = [
-        "faint: trials",
+        "grey: trials",
         "star: default hyperparameters",
-        "hollow: verified, 95 % intervals",
+        "large: verified, 95 % intervals",
     ]
     assert legend == ["a: front", "b: front", "c: front", *explained]
     trades = [
-        TradeSeries(name=n, epochs=[10, 40], s_per_epoch=[0.3, 0.5], labels=["", ""], front=[0])
+        TradeSeries(name=n, points=[(10, 0.3), (40, 0.5)], labels=["", ""], front=[0])
         for n in "abc"
     ]
     legend = [trace.name for trace in trade_figure(trades).data if trace.showlegend is not False]
@@ -130,7 +130,7 @@ def test_the_time_of_a_search_is_in_the_unit_that_suits_the_longest(
 
 def test_lines_of_equal_time_are_hyperbolas_through_round_numbers() -> None:
     series = TradeSeries(
-        name="a", epochs=[10, 40], s_per_epoch=[0.3, 0.5], labels=["x", "y"], front=[0], default=1
+        name="a", points=[(10, 0.3), (40, 0.5)], labels=["x", "y"], front=[0], default=1
     )
     figure = trade_figure([series])
     lines = [trace for trace in figure.data if not trace.name]

@@ -9,8 +9,8 @@ from optuna.trial import TrialState
 
 from tuner.display.terminal import Console
 from tuner.record import Recorded
-from tuner.report.study_status import Alarm
-from tuner.report.terminal.live import Look, duration, picture
+from tuner.report.study_status import Alarm, duration
+from tuner.report.terminal.live import Look, picture
 from tuner.report.terminal.trial_sections import sparkline
 from tuner.storage.queue.roster import WorkerRow
 from tuner.storage.records import Counts
@@ -81,8 +81,8 @@ def test_sixty_columns_hold_everything() -> None:
     assert max(len(line) for line in text.splitlines()) <= 60
     for words in (
         "5/20, 1 failed",
-        "1     3.000    1.5000      12  contaminated",
-        "0     9.000    1.0000      12  default",
+        "1   3.000    1.5000      12  contaminated",
+        "0   9.000    1.0000      12       default",
         "grew 2 trials ago",
         "GPU 0: trial 5, epoch 7, loss 0.2500\n",
         "GPU 1: trial 6, epoch 7, loss 0.2500, silent 95 s",
@@ -101,14 +101,18 @@ def test_trainings_that_slow_down_have_a_line_each() -> None:
 
 
 def test_a_wide_terminal_shows_hyperparameters_too() -> None:
-    assert "hidden  batch" in shown(FULL, width=100)
-    assert "hidden  batch" not in shown(FULL, width=80)
+    assert "hidden  batch" in shown(FULL, width=100, color_system=None)
+    narrow = shown(FULL, width=80, color_system=None)
+    assert "lr  decay" in narrow
+    assert "hidden" not in narrow
 
 
-def test_a_programs_hyperparameters_need_not_be_those_that_a_row_names() -> None:
-    of_program = dataclasses.replace(record(0, (9.0, 1.0)), params={"rate": 0.1})
-    (row,) = (row for row in shown(look(of_program), width=100).splitlines() if "9.000" in row)
-    assert row.split()[-3:] == ["-", "-", "-"]
+def test_hyperparameters_called_like_another_column_are_shown_beside_it() -> None:
+    params = {"rate": 0.1, "epochs": 3, f"{'a' * 20}1": 4, f"{'a' * 20}1{'a' * 9}1": 5}
+    of_program = dataclasses.replace(record(0, (9.0, 1.0)), params=params)
+    head, row = shown(look(of_program), width=120, color_system=None).splitlines()[1:3]
+    assert "epochs'" in head
+    assert {"0.1", "3", "4", "5"} < set(row.split())
 
 
 def test_without_colours_nothing_is_said_in_colour_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,8 +127,8 @@ def test_low_terminals_get_the_ends_of_a_long_front() -> None:
     long = look(*(record(i, (float(i + 1), 10.0 - i)) for i in range(10)))
     text = shown(long, height=9, color_system=None)
     assert "2 of 10 shown" in text
-    assert "     0     1.000   10.0000" in text
-    assert "     9    10.000    1.0000" in text
+    assert "    0   1.000   10.0000" in text
+    assert "    9  10.000    1.0000" in text
 
 
 def test_a_study_that_has_just_begun_says_so() -> None:

@@ -18,7 +18,7 @@ ROWS = [
 def shown(width: int) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width)
-    console.print(fitting("Studies", ROWS, console, leave_out=("device", "waiting")))
+    console.print(fitting("Studies", ROWS, width, leave_out=("device", "waiting")))
     return file.getvalue()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs import HONEST, program_definition, write_program
-from tuner.trial.program.check_program import CheckedProgram, check_program
 from tuner.trial.program.program_process import ProgramError
+from tuner.trial.program.run_program import CheckedProgram, check_program
 
 QUICK = HONEST.replace("time.sleep(0.02)", "time.sleep(0.005)")
 

@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 from tests.support.programs import program_job, trained
 from tuner.config import EpochRecord, StopReason
 from tuner.trial.job import TrainerLostError
-from tuner.trial.program.kept_folder import KeptFolder
+from tuner.trial.program.program_training import KeptFolder
 
 KEEPS = """
 mine = os.path.join(told["checkpoint_folder"], "epoch")

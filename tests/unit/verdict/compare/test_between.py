@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tuner.report.comparison_files import _at_level
 from tuner.verdict.compare.between import Standing, in_short, spread_of, standings
 from tuner.verdict.compare.registered import RegisteredLevel, SearchTime
 from tuner.verdict.compare.short_answer import apart
@@ -144,11 +145,31 @@ NONE = [None] * 5
 @pytest.mark.parametrize(
     ("original", "rmsnorm", "said"),
     [
-        (FIVE, [0.5 * s for s in FIVE], "Take rmsnorm, retuned: rmsnorm takes 0.50 times the time"),
-        (FIVE, [2.0 * s for s in FIVE], "Keep original, retuned: rmsnorm takes 2.00 times the"),
-        (FIVE, NONE, "Keep original, retuned: 5 of 5 searches reach its quality, of rmsnorm 0 of"),
-        (NONE, FIVE, "Take rmsnorm, retuned: 5 of 5 searches reach original's quality, of"),
-        (FIVE, [*FIVE[:3], 0.9, 1.3], "Undecided: rmsnorm takes 0.78 to 1.24 times the time"),
+        (
+            FIVE,
+            [0.5 * s for s in FIVE],
+            "Use rmsnorm with new settings: at the same error rmsnorm takes 0.50",
+        ),
+        (
+            FIVE,
+            [2.0 * s for s in FIVE],
+            "Use original with new settings: at the same error rmsnorm takes 2.00",
+        ),
+        (
+            FIVE,
+            NONE,
+            "Use original with new settings: 0 of 5 searches of",
+        ),
+        (
+            NONE,
+            FIVE,
+            "Use rmsnorm with new settings: 5 of 5 searches",
+        ),
+        (
+            FIVE,
+            [*FIVE[:3], 0.9, 1.3],
+            "Undecided: at the same error rmsnorm takes 0.78 to 1.24",
+        ),
         (FIVE[:2], FIVE[:2], "Not known yet whether rmsnorm or original is faster at original's"),
     ],
 )
@@ -156,13 +177,28 @@ def test_in_short_it_is_said_what_to_do(
     original: Sequence[float | None], rmsnorm: Sequence[float | None], said: str
 ) -> None:
     (found,) = judged(level(original=original, rmsnorm=rmsnorm))
-    assert apart(found).startswith(said)
-    assert len(apart(found).split()) <= 25
+    (sentence,) = apart([found])
+    assert sentence.startswith(said)
+    assert len(sentence.split()) <= 25
 
 
 def test_what_does_not_reach_a_quality_says_how_near_it_comes() -> None:
     asked = level(original=FIVE, rmsnorm=NONE)
-    promising = tuple(replace(each, promised=0.8246) for each in asked.searches["rmsnorm"])
+    promising = tuple(
+        replace(each, promised=0.8246, given_up_after=after)
+        for each, after in zip(asked.searches["rmsnorm"], (90, None, 31, 44, 60), strict=True)
+    )
     asked = replace(asked, searches={**asked.searches, "rmsnorm": promising})
-    (found,) = judged(asked)
-    assert apart(found).endswith("of rmsnorm 0 of 5 (MQL 0.8156; at best 0.8246)")
+    (said,) = apart(judged(asked))
+    assert said.endswith("come within 1 % of its error (nearest 0.8246, asked 0.8156)")
+    assert _at_level(asked, {each: each for each in asked.searches}).endswith(
+        "rmsnorm 0 of 5 searches, the best that one promises is 0.8246, "
+        "4 looked no further after 31 to 90 trainings"
+    )
+
+
+def test_all_that_fall_short_are_named_together() -> None:
+    found = judged(level(original=FIVE, rmsnorm=NONE, simple=FIVE, batchnorm=NONE))
+    first, second = apart(found)
+    assert first.startswith("Use original with new settings: 0 of 10 searches of rmsnorm and batch")
+    assert second.startswith("Undecided: at the same error simple takes")

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tuner.verdict.stats.intervals import (
     Interval,
+    mean_interval,
     median_interval,
     percentile_interval,
     resampled_medians,
@@ -52,3 +54,12 @@ def test_medians_of_sorted_values_are_those_of_their_resamples(n: int) -> None:
     drawn = np.median(values[resampled_runs(n)], axis=1)
     assert there == percentile_interval(float(np.median(values)), drawn, n)
     assert np.array_equal(resampled_medians(values), drawn)
+
+
+def test_the_interval_of_a_mean_is_students() -> None:
+    found = mean_interval([1.0, 2.0, 3.0, 6.0])
+    theirs = stats.ttest_1samp([1.0, 2.0, 3.0, 6.0], 0.0).confidence_interval()
+    assert found is not None
+    assert (found.estimate, found.runs) == (3.0, 4)
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
+    assert mean_interval([1.0]) is None
