@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import textwrap
 from collections.abc import Sequence
 
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare.answers import Answer
 from tuner.verdict.compare.between import Standing
 from tuner.verdict.explain import optimism
-from tuner.verdict.stats.intervals import BETWEEN
+from tuner.verdict.picks import picks_of
+from tuner.verdict.verified import verified_in
 
 
 def conclusion(between: Sequence[Standing]) -> str:
@@ -41,10 +43,20 @@ def luck(studies: Sequence[StudySnapshot]) -> str:
     )
 
 
-def by_family(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
-    """Variants against each other; retuned ones against their own defaults."""
-    between = [answer for answer in answers if answer.comparison.question.family == BETWEEN]
-    return between, [answer for answer in answers if answer not in between]
+def spread_of_a_seed(studies: Sequence[StudySnapshot]) -> str:
+    """By how much the seed alone moves the test MQL of the default configurations."""
+    runs = [
+        list(found.sample().mql.values())
+        for study in studies
+        if (found := verified_in(study).get(picks_of(study).get("default", -1))) is not None
+    ]
+    squares = [statistics.variance(mqls) for mqls in runs if len(mqls) > 1]
+    if not squares:
+        return ""
+    sd = math.sqrt(statistics.fmean(squares))
+    return (
+        f"The seed alone spreads the test MQL of a default with a standard deviation of {sd:.4f}."
+    )
 
 
 def prose(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[2]))
-from answer import by_family, conclusion, luck, prose
+from answer import conclusion, luck, prose, spread_of_a_seed
 from plan import FULL
 from report_tables import parameters, table
 from state import CALLS
@@ -64,7 +64,7 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
             "",
             *_sentences(pair),
             "",
-            *prose(f"{pair.resolution}. {luck(studies)}"),
+            *prose(f"{spread_of_a_seed(studies)} {luck(studies)}".strip()),
         ]
     else:
         answer = prose(
@@ -80,29 +80,20 @@ def _studies(paths: Sequence[Path]) -> list[StudySnapshot]:
 
 
 def _sentences(report: Report) -> list[str]:
-    _, own = by_family(report.answers)
     told = [f"- **{standing.sentence}.**" for standing in report.between]
     told += [f"- {each.sentence}." for each in report.confirmed]
-    told += [f"- {answer.sentence}." for answer in own]
     return [*told, *(f"- Missing: {what}." for what in report.missing)]
 
 
 def _others(studies: Sequence[StudySnapshot], report: Report) -> list[str]:
-    """The other variants against the reference; what their points of the front are against their defaults."""
-    _, own = by_family(report.answers)
-    told = [f"{study.name} trial " for study in studies[:2]]
-    own = [answer for answer in own if not answer.comparison.question.a.startswith(tuple(told))]
-    if len(studies) == len(told) or not report.between:
+    """All variants against the reference, where there are more than the two of the question."""
+    if len(studies) <= 2 or not report.between:
         return []
     return [
         "",
         f"All {len(studies)} variants, each against {studies[0].variant}:",
         "",
         *(f"- {standing.sentence}." for standing in report.between),
-        "",
-        "Points of the other fronts against their own default hyperparameters, which is secondary:",
-        "",
-        *(f"- {answer.sentence}." for answer in own),
     ]
 
 
@@ -127,11 +118,11 @@ def _how(studies: Sequence[StudySnapshot], report: Report, calls: str) -> list[s
         )
     if plans:
         told.append(
-            "Of a configuration and a default a difference is claimed if a paired permutation test finds one after Holm's "
-            "correction, between variants if an exact test over whole searches does ([read a verdict](../../docs/read-a-verdict.md))."
+            "No claim follows from points of a front; between variants a difference is claimed if an exact test over whole "
+            "searches finds one ([read a verdict](../../docs/read-a-verdict.md))."
         )
     told.append(
-        "[README.md](README.md) has the commands, the studies and every pair. "
+        "[README.md](README.md) has the commands and the studies. "
         "`python benchmarks/campaign/readme.py` writes this section from them, without a GPU and in under a minute."
     )
     told += [

@@ -16,7 +16,6 @@ import argparse
 import json
 import sys
 import tempfile
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +35,6 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.explain import Explanation, explain_study
-from tuner.verdict.stats.intervals import WITHIN
 
 
 def export(database_file: Path, campaign: Campaign, output: Path) -> list[Path]:
@@ -71,9 +69,8 @@ def table(report: Report, calls: int) -> list[str]:
         lines.append(
             f"| {row.variant} | {row.hyperparameters}, trial {row.trial} | {runs} | {figures} | {row.verdict} |"
         )
-    told = [*report.between, *(a for a in report.answers if a.comparison.question.family == WITHIN)]
+    told = [*report.between, *report.confirmed]
     lines += ["", *(f"- {each.sentence}." for each in told)]
-    lines += ["", *textwrap.wrap(f"{report.intervals}.", 120), ""] if report.intervals else []
     return [
         *lines,
         *(f"- Missing: {what}" for what in report.missing),

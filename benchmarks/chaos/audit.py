@@ -16,7 +16,7 @@ from tuner.storage.check import check_database
 from tuner.storage.queue.claims import ATTEMPTED
 from tuner.storage.records import Counts, TrialResult
 from tuner.storage.url import parse_url
-from tuner.study.repair import repair
+from tuner.study.housekeeping import repair
 from tuner.study.results import read_results
 
 

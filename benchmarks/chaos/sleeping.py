@@ -15,7 +15,7 @@ from tuner.config import EpochRecord
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
-from tuner.worker.trainer.trainer_main import main
+from tuner.worker.trainer import main
 
 EPOCHS = 10
 

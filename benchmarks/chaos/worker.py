@@ -15,7 +15,7 @@ from tuner.storage import dialects
 from tuner.storage.queue import leased_queue
 from tuner.worker.process import Orphan
 from tuner.worker.session import Trainer, WorkOrder, work
-from tuner.worker.trainer.trainer_process import TrainerProcess
+from tuner.worker.trainer import TrainerProcess
 
 SLEEPING = Path(__file__).with_name("sleeping.py")
 
@@ -23,7 +23,7 @@ SLEEPING = Path(__file__).with_name("sleeping.py")
 class Beside(TrainerProcess):
     """Sleeps in a process of its own; there is no data."""
 
-    def load(self, prepare: object, *more: Any) -> bool:
+    def load(self, prepare: object, *more: Any) -> TrainerProcess | None:
         del prepare
         return super().load(dict, *more)
 

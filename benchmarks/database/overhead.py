@@ -33,7 +33,7 @@ from optuna.trial import TrialState
 from sqlalchemy import Engine, event
 
 from tuner.config import TrainingSettings
-from tuner.data.task import etth_task
+from tuner.data.task import load_task
 from tuner.devices.cpu import available_cores, processor_name
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
@@ -94,7 +94,7 @@ def definition() -> StudyDefinition:
     training = TrainingSettings(max_epochs=200)
     return StudyDefinition.of(
         load_study_file("original"),
-        task=etth_task().definition(),
+        task=load_task("etth").definition(),
         data_hash="0" * 64,
         training=training,
     )

@@ -32,7 +32,7 @@ from tuner.search.history import configuration
 from tuner.search.methods import method_of, prunes
 from tuner.storage.records import device_seconds
 from tuner.study.archive import Archive, read_archive
-from tuner.study.results import TrialRecord, is_cut
+from tuner.study.results import TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tuner" / "estimate" / "recorded_searches.json.gz"
@@ -166,7 +166,7 @@ def ended_of(archive: Archive) -> list[Ended]:
             trained_s=each.recorded.wall_clock_s or 0.0,
             held_s=device_seconds(each.recorded),
             of_default=configuration(each.params) == default,
-            cut=is_cut(each.recorded),
+            cut=each.recorded.is_cut,
         )
         for each in trials_of(archive)
     ]

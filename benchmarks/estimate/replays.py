@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -36,15 +37,21 @@ from benchmarks.estimate.recorded import (
     trials_of,
 )
 from tuner.estimate import foretold
-from tuner.estimate.cost_model import Foretold, key_of, size_of, sizes_of, to_measure
+from tuner.estimate.cost_model import (
+    Foretold,
+    MeasuredSize,
+    SizeCosts,
+    key_of,
+    size_of,
+    sizes_of,
+    to_measure,
+)
 from tuner.estimate.foretold import (
     Ended,
     default_is_cut,
     search_seconds,
     trials_bought,
-    usual_beside_s,
 )
-from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.estimate.work_ahead import Kind, SpaceCosts, WorkAhead, recorded_searches, work_ahead
 from tuner.study.archive import Archive
 
@@ -155,7 +162,7 @@ class Replayer:
         ahead = self._ahead(name, ended[:seen], trials=trials)
         if ahead is None:
             return None
-        measured_s = usual_beside_s(overheads(archive))
+        measured_s = statistics.median(overheads(archive) or [0.0])
         found = search_seconds(ahead, ended[:seen], trials=trials, measured_s=measured_s)
         truth_s = sum(each.held_s for each in ended)
         # Nobody knows then how many trials there will be: the courses go on.

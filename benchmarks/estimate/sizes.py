@@ -128,7 +128,7 @@ def trained(
     from tuner.training.engines.choose import what_auto_means
     from tuner.training.fit import fit
     from tuner.trial.run import run_config
-    from tuner.worker.trainer.on_device import on_device
+    from tuner.worker.trainer import on_device
 
     if definition.data_hash not in _DATA:
         _DATA.clear()
@@ -189,8 +189,7 @@ def _percent(share: float | None) -> str:
 
 def told_again(path: Path) -> list[dict[str, Any]]:
     """Of each variant of a JSON file: foretold from what was measured then, beside what it then took."""
-    from tuner.estimate.cost_model import key_of
-    from tuner.estimate.size_costs import SizeCosts
+    from tuner.estimate.cost_model import SizeCosts, key_of
 
     found = []
     for variant in json.loads(path.read_text())["variants"]:

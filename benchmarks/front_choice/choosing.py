@@ -1,4 +1,4 @@
-"""From which front to choose what is verified: that of single runs, or that of what all trials together expect.
+"""From which front to choose what is verified: that of single runs, or that of what all runs of a search together expect.
 
     python benchmarks/front_choice/choosing.py --output OUT/h200
 
@@ -22,6 +22,7 @@ import statistics
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,17 @@ from benchmarks.samplers.samplers import make_job, reference
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.config import Choice
 from tuner.record import Recorded
+from tuner.search.history import configuration
 from tuner.search.sampler import EncodedSampler
-from tuner.spec.pareto import hypervolume
+from tuner.spec.pareto import front_indices, hypervolume
+from tuner.spec.space import SearchSpace
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import read_studies
+from tuner.verdict.known_runs import Run
 from tuner.verdict.picks import picks, picks_of
-from tuner.verdict.runs_model import Front, expected_points, front_of
+from tuner.verdict.recommendation import model_of
+from tuner.verdict.runs_model import Front, RunsModel, front_of_runs
 from tuner.verdict.verification_plan import configurations
 from tuner.verdict.verified import verified_in
 
@@ -58,11 +63,10 @@ CHOICES = (Choice.FRONT, Choice.EXPECTED)
 
 def recorded(study: StudySnapshot) -> dict[str, Any]:
     """Errors against fresh seeds of the configurations chosen from the front, the default one left out."""
-    trials = [trial for trial in study.results.eligible if trial.values]
-    expected = expected_points(trials, study.definition.space)
-    assert expected is not None, f"{study.name} has too few trials"
-    seen = {trial.number: trial.values for trial in trials if trial.values}
-    told = {trial.number: point for trial, point in zip(trials, expected, strict=True)}
+    model = model_of(replace(study, read_runs=tuple))
+    assert model is not None, f"{study.name} has too few trials"
+    seen = {trial.number: trial.values for trial in study.results.eligible if trial.values}
+    told = dict(zip(model.trials, _points(model), strict=True))
     errors: dict[str, list[tuple[float, float]]] = {"single": [], "expected": []}
     for number, verified in verified_in(study).items():
         if number == picks_of(study)["default"] or verified.seconds is None or verified.mql is None:
@@ -95,7 +99,9 @@ def simulated(job: Job, seed: int, trials: int) -> dict[str, dict[str, float]]:
     results = _searched(job, seed, trials)
     found = {}
     for choice in CHOICES:
-        front = front_of(results, job.space, choice)
+        front = (
+            _expected(results, job.space) if choice is Choice.EXPECTED else front_of_runs(results)
+        )
         points = [_truth(job, record) for record in configurations(results, TOP, front)]
         chosen = {name: _record(results, number) for name, number in picks(results, front).items()}
         found[choice.value] = {
@@ -108,6 +114,26 @@ def simulated(job: Job, seed: int, trials: int) -> dict[str, dict[str, float]]:
             ),
         }
     return found
+
+
+def _points(model: RunsModel) -> list[tuple[float, float]]:
+    return [(float(s), float(mql)) for s, mql in zip(model.seconds, model.mql, strict=True)]
+
+
+def _expected(results: StudyResults, space: SearchSpace) -> Front:
+    """As `tuner.verdict.runs_model.expected_front` of a study that has nothing but these results."""
+    trials = [each for each in results.complete if each.converged and each.values]
+    first: dict[tuple[float | str, ...], int] = {}
+    runs = []
+    for each in trials:
+        number = first.setdefault(configuration(each.params), each.number)
+        where = tuple(space.shares(each.params))
+        runs.append(Run(trial=number, where=where, seconds=each.values[0], mql=each.values[1]))
+    model = RunsModel(runs, next((each.number for each in trials if each.is_default), None))
+    points = _points(model)
+    chosen = front_indices(points)
+    on_it = tuple(_record(results, model.trials[i]) for i in chosen)
+    return Front(on_it, tuple(points[i] for i in chosen))
 
 
 def _named(front: Front) -> tuple[Sequence[TrialRecord], Sequence[tuple[float, float]]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tuner.config import EpochRecord
 from tuner.data.prepare import prepare
-from tuner.data.task import demo_task
+from tuner.data.task import load_task
 from tuner.data.windows import to_device
 from tuner.devices import CpuCores
 from tuner.spec.definition import StudyDefinition
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--max-epochs", type=int, default=40)
     asked = parser.parse_args()
-    prepared = prepare(demo_task())
+    prepared = prepare(load_task("demo"))
     data = {prepared.data_hash: to_device(prepared, "cpu")}
     found: dict[str, list[float]] = {}
     for name, loop in LOOPS.items():

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.data.prepare import prepare
-from tuner.data.task import demo_task, task_of
+from tuner.data.task import load_task, task_of
 from tuner.data.windows import Batch, DeviceData, to_device
 from tuner.training import evaluate
 from tuner.training.quantile_loss import quantile_loss
@@ -17,7 +17,7 @@ from tuner.training.quantile_loss import quantile_loss
 
 def data_of(task: Mapping[str, Any] | None) -> DeviceData:
     """Of the study's task; of the demonstration's where the program runs by itself."""
-    return to_device(prepare(demo_task() if task is None else task_of(task)), "cpu")
+    return to_device(prepare(load_task("demo") if task is None else task_of(task)), "cpu")
 
 
 def loss_of(network: nn.Module, batch: Batch, data: DeviceData) -> Tensor:

@@ -130,6 +130,8 @@ def runs(pattern: str = "*", path: Path = TABLE) -> Iterator[Run]:
             yield _run(name, found, *of_trial, record.state, record.recorded)
         for each in found.verifications:
             assert each.result is not None, "it ended"
+            if each.copied:  # the search that made it has it
+                continue
             of_run = (each.trial_number, each.plan.get("kind", VERIFICATION), each.params)
             yield _run(name, found, *of_run, each.result.state, each.result.recorded)
 
@@ -255,8 +257,10 @@ def _columns(seen: Sequence[Recorded], objective: str) -> dict[str, Any]:
         "windows": _runs_of_equals([_windows(each) for each in seen]),
         "seconds": [each.wall_clock_s for each in seen],
         "beside_s": [
-            round(device_seconds(each) - (each.wall_clock_s or 0.0), HELD_DECIMALS) for each in seen
+            round(device_seconds(each) - (each.wall_clock_s or 0.0), HELD_DECIMALS)
+            for each in [dataclasses.replace(one, copied_from=None) for one in seen]
         ],
+        "copied_from": _sparse([each.copied_from for each in seen]),
         "mql": [each.test_mql for each in seen],
         "val_loss": _rounded("val_loss", [each.val_loss for each in seen]),
         "val_mql": _rounded("val_mql", [each.val_mql for each in seen]),
@@ -406,7 +410,8 @@ def _recorded(columns: Mapping[str, Any], objective: str) -> Iterator[dict[str, 
     """What was recorded of each, flat."""
     devices, stops = _each(columns["device"]), _each(columns["stopped_by"])
     windows, of_objective = _each(columns["windows"]), _each(columns["objective_series"])
-    pruned, contaminated = dict(columns["pruned_at_epoch"]), dict(columns["contaminated"])
+    contaminated = dict(columns["contaminated"])
+    seldom = {name: dict(columns.get(name, ())) for name in ("pruned_at_epoch", "copied_from")}
     for place, seconds in enumerate(columns["seconds"]):
         epochs, mql = columns["epochs"][place], columns["mql"][place]
         flat: dict[str, Any] = {
@@ -424,8 +429,7 @@ def _recorded(columns: Mapping[str, Any], objective: str) -> Iterator[dict[str, 
             flat["s_per_epoch"] = seconds / epochs
             if windows[place]:
                 flat["samples_per_s"] = windows[place] * epochs / seconds
-        if place in pruned:
-            flat["pruned_at_epoch"] = pruned[place]
+        flat |= {name: of[place] for name, of in seldom.items() if place in of}
         if mql is not None:
             flat |= {"test_mql": mql, "val_mql": columns["val_mql"][place]}
             for kind in ("test_mql", "val_mql"):

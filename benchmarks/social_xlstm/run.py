@@ -40,6 +40,7 @@ from tuner.models.names import LOOP, SHARED, social_names
 from tuner.models.registry import build_model
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file, studies_folder
+from tuner.training.baselines.plain import score_baselines
 from tuner.training.clock import arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import make_engine
 from tuner.trial.job import TimeLeft
@@ -129,7 +130,8 @@ def trial(
         "setup_s", "samples_per_s", "peak_memory_bytes", "n_parameters", "backend", "cell", "failure",
     )  # fmt: skip
     found = {name: getattr(recorded, name) for name in names}
-    found["baseline_test_mql"] = dict(recorded.baseline_test_mql)
+    plain = score_baselines(data)
+    found["baseline_test_mql"] = {name: each.scores.test_mql_mean for name, each in plain.items()}
     return found
 
 

@@ -40,7 +40,7 @@ from tuner.trial.job import TrialJob, on_device
 from tuner.trial.run import run_config, valued, with_scores
 from tuner.verdict.verification_plan import plan_verification
 from tuner.worker.loop import Worker
-from tuner.worker.verification_source import VerificationSource
+from tuner.worker.trial_source import VerificationSource
 
 NETWORKS = Path(__file__).with_name("networks.py")
 
@@ -167,7 +167,7 @@ def train_all(folder: Path, file: Path, storage: str, seeds: int) -> None:
     run = functools.partial(trained, to_device(prepared, "cpu"))
     Worker(opened, CpuCores((0,)), run, name="steps").run()
     plan_verification(opened, top=1, seeds=seeds)
-    Worker(opened, CpuCores((0,)), run, sources=(VerificationSource,), name="steps").run()
+    Worker(opened, CpuCores((0,)), run, source=VerificationSource, name="steps").run()
     database.close()
 
 

@@ -92,7 +92,6 @@ def validation_share(variant: str, task: str, data_dir: Path | None, device: str
         against="none",
         hidden=[default.hidden_size],
         batch=[default.batch_size],
-        against_everywhere=False,
     )
     (contender,) = plan.contenders
     assert isinstance(contender, Ours)

@@ -1,0 +1,1 @@
+"""Searches over people's own functions, and studies of others."""
