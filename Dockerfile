@@ -20,7 +20,7 @@ COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY studies studies
 COPY storage/kubernetes storage/kubernetes
 COPY tuner tuner
-RUN pip install --constraint constraints.txt .
+RUN pip install --constraint constraints.txt ".[pictures]"
 
 FROM $PYTHON
 # With CUDA a C compiler too: Triton builds the launchers of its kernels with it, for --backend triton and compile.

@@ -20,6 +20,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic import BaseModel
+
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
 MODULES = (
@@ -55,7 +57,9 @@ CLI_HEAD = """\
 
 {made}
 
-Each command has `--help`; this page holds the same text.
+This page holds what `--help-all` prints. `--help` leaves out rare options; `-h` is the same.
+
+Bash and zsh complete its words: see `--install-completion`.
 
 The database is `--storage URL`. Without it, `TUNER_STORAGE` counts, and without that `sqlite:///storage/tuner.db`.
 
@@ -77,6 +81,7 @@ $ tuner doctor --json
 | 0 | done |
 | {failed} | data, database, disk or training failed |
 | {misused} | a wrong flag, name or TOML file |
+| 3, 4 | `tuner gate`: worse; undecided |
 | {interrupted}, {terminated} | interrupted by Ctrl-C or SIGTERM, after a clean stop |
 """
 
@@ -128,6 +133,8 @@ def _settings_table(model: Any, file_keys: Collection[str]) -> str:
     for name, field in model.model_fields.items():
         flag = flags(model).get(name)
         typed = flag.name if flag else ""
+        if flag and flag.is_key:
+            typed = f"--set {typed}="
         if not typed and name not in file_keys:
             continue
         key = f"`{name}`" if name in file_keys else ""
@@ -148,7 +155,7 @@ def _usual(field: Any, flag: Any) -> str:
     value = field.default
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if flag is None or not flag.name:
+    if flag is None or not flag.name or flag.is_key:
         return "none" if value is None else f"`{value}`"
     if value is None and flag.none is ... and not flag.usual:
         return ""
@@ -187,7 +194,7 @@ def _help(name: str, command: Any) -> str:
     context = command.make_context(
         f"tuner {name}", [], resilient_parsing=True, terminal_width=WIDTH
     )
-    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    text = "\n".join(line.rstrip() for line in command.whole_help(context).splitlines())
     return f"## tuner {name}\n\n```text\n{text}\n```\n"
 
 
@@ -240,7 +247,11 @@ def _entry(level: str, heading: str, signature: str, thing: Any) -> str:
 
 def _signature(thing: Any) -> str:
     """The signature as it is written in the code, an argument a line where it is long."""
+    if inspect.isclass(thing) and issubclass(thing, BaseModel):
+        thing.model_rebuild()  # one that nobody has used yet shows the fields of its parent
     signature = inspect.signature(thing)
+    plain = [p.replace(annotation=_readable(p.annotation)) for p in signature.parameters.values()]
+    signature = signature.replace(parameters=plain)
     if inspect.isclass(thing):
         signature = signature.replace(return_annotation=inspect.Signature.empty)
     written = re.sub(r" at 0x[0-9a-f]+", "", str(signature)).replace("'", "")
@@ -249,6 +260,12 @@ def _signature(thing: Any) -> str:
     result = written.rpartition(")")[2]
     arguments = "".join(f"    {argument},\n" for argument in _arguments(signature))
     return f"(\n{arguments}){result}"
+
+
+def _readable(annotation: Any) -> Any:
+    """Without the functions by which a value is checked."""
+    checks = {type(each).__name__ for each in getattr(annotation, "__metadata__", ())}
+    return annotation.__origin__ if checks & {"AfterValidator", "BeforeValidator"} else annotation
 
 
 def _arguments(signature: inspect.Signature) -> Iterator[str]:

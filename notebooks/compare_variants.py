@@ -21,9 +21,10 @@
 # them share, in random order. This notebook reads those runs interval by interval. The command for the same is
 # `tuner compare`; what each figure means is in [docs/read-a-verdict.md](../docs/read-a-verdict.md).
 #
-# It compares exported studies: those of the reference job in [benchmarks/campaign](../benchmarks/campaign/README.md) once
-# they are verified, else those in [data/](data/README.md), two small networks on generated series, from a CPU, for
-# demonstration. The small ones say nothing about the architectures themselves.
+# It compares exported studies of the reference job in [benchmarks/campaign](../benchmarks/campaign/README.md), whose fronts
+# ran again on ten fresh seeds. Where they are missing it takes those in [data/](data/README.md), two small networks on
+# generated series, for demonstration. Neither is confirmed, and the answer says so:
+# [pareto](pareto.ipynb) shows a confirmed study.
 
 # %%
 import os
@@ -36,9 +37,10 @@ import pandas as pd
 
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
-from tuner.report.comparison_files import HEADINGS, cell, figure_of, volume_line
+from tuner.report.comparison_files import HEADINGS, cell, volume_line
 from tuner.verdict.explain import explain_study
-from tuner.report.figures.draw import importances_figure
+from tuner.report.figures import show
+from tuner.report.figures.draw import draw, importances_figure
 from tuner.study.archive import read_archive
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
@@ -63,15 +65,18 @@ report = compare(studies)
 # %%
 print(*report.answer, sep="\n")
 
+# %%
+show(draw("parallel", studies))
+
 # %% [markdown]
-# ## What can be said of points
+# ## What can be claimed
 #
-# A difference is claimed where a paired permutation test finds one after correction over all questions of its kind. "Not
-# distinguishable" is not "the same".
+# Between variants by an exact test over whole searches; of a configuration and its default by its confirmation (`tuner
+# verify --confirm`).
 
 # %%
-for answer in report.answers:
-    print(f"- {answer.sentence}.")
+for line in (*(found.sentence for found in (*report.between, *report.confirmed)), *report.notes):
+    print(f"- {line}.")
 for line in report.missing:
     print(f"- missing: {line}")
 
@@ -98,7 +103,7 @@ pd.DataFrame(
 # above and to the right of the front, the search had promised too much.
 
 # %%
-figure_of(report)
+show(draw("front", studies))
 
 # %%
 for index in range(len(report.volumes)):
@@ -120,7 +125,7 @@ print("\n".join(f"- {line}" for line in report.fairness) or "nothing that tuner 
 # %%
 lessons = {study.variant: explain_study(study) for study in studies}
 for variant, lesson in lessons.items():
-    importances_figure(lesson.importances, title=variant).show()
+    show(importances_figure(lesson.importances, title=variant))
 
 # %%
 for variant, lesson in lessons.items():
@@ -129,3 +134,19 @@ for variant, lesson in lessons.items():
         print(f"{variant}: over {ranking.trials} trials, {chosen}; that costs {ranking.price:+.4f} test MQL")
     for line in lesson.missing:
         print(f"{variant}: {line}")
+
+# %% [markdown]
+# ## What to take
+#
+# Of the variant that you decide for, the recommended configuration; [pareto](pareto.ipynb) puts it into your own loop.
+
+# %%
+from tuner import load_best
+
+for path, study in zip(STUDIES, studies):
+    try:
+        best = load_best(study=study.name, storage=path)
+    except Exception as error:
+        print(f"{study.variant}: {error}")
+    else:
+        print(f"{study.variant}: {best.params}")

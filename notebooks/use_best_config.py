@@ -17,8 +17,8 @@
 # # The best configuration, where you train
 #
 # The same configuration in three places: PyTorch with tuner's own training loop, neuralforecast, and darts. It comes from
-# an exported study, that of `rmsnorm` on the reference job in [benchmarks/campaign](../benchmarks/campaign/README.md);
-# with a database it is `load_best("rmsnorm", storage="postgresql://…")`. It is trained here on generated
+# an exported study, `original` on the reference job, confirmed on an H100 ([benchmarks/runs](../benchmarks/runs/README.md));
+# with a database it is `load_best("original", storage="postgresql://…")`. It is trained here on generated
 # series, for a few seconds on a CPU: they show how it is done, and say nothing about how good it is.
 
 # %%
@@ -41,11 +41,11 @@ from tuner import evaluate, fit, load_best, load_data
 from tuner.config import RunConfig
 from tuner.data.sources import demo_series
 from tuner.export import render
-from tuner.report.figures.style import COLOURS
-from tuner.report.figures.style import finish
+from tuner.report.figures import show
+from tuner.report.figures.style import COLOURS, finish
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
-EXPORTED = str(HERE.parent / "benchmarks" / "campaign" / "etth-rmsnorm.json.gz")
+EXPORTED = str(HERE.parent / "benchmarks" / "runs" / "confirmed" / "h100-original.json.gz")
 
 best = load_best(storage=EXPORTED)
 print(render(best, "toml"))
@@ -89,7 +89,7 @@ recent = pd.concat(
     pd.DataFrame(each.values, columns=list(data.task.target_columns)).assign(ds=each.timestamps, series=each.name)
     for each in demo_series(rows=400, seed=0, n_targets=3)
 )
-forecast_figure(load_model(file), recent, start="2024-01-16 12:00", series=["demo1"], columns=["load"])
+show(forecast_figure(load_model(file), recent, start="2024-01-16 12:00", series=["demo1"], columns=["load"]))
 
 # %% [markdown]
 # ## In neuralforecast
@@ -128,13 +128,12 @@ one = forecast[forecast["unique_id"] == "a"]
 truth = panel[(panel["unique_id"] == "a") & (panel["ds"] >= series.timestamps[-48])]
 figure = go.Figure()
 figure.add_scatter(x=truth["ds"], y=truth["y"], name="observed", mode="lines", line={"color": "#222222"})
-figure.add_scatter(x=one["ds"], y=one[high], mode="lines", line={"width": 0}, showlegend=False)
 figure.add_scatter(
-    x=one["ds"], y=one[low], mode="lines", line={"width": 0}, fill="tonexty", fillcolor="rgba(0,114,178,0.25)",
-    name="80 % interval",
+    x=[*one["ds"], *one["ds"][::-1]], y=[*one[high], *one[low][::-1]], mode="lines", line={"width": 0}, fill="toself",
+    fillcolor="rgba(77,149,203,0.25)", name="80 % interval",
 )
 figure.add_scatter(x=one["ds"], y=one[middle], name="median", mode="lines", line={"color": COLOURS[0], "dash": "dash"})
-finish(figure, title="Column a of the first series", x="time", y="value")
+show(finish(figure, title="Column a of the first series", x="time", y="value"))
 
 # %% [markdown]
 # ## In darts
@@ -149,3 +148,29 @@ print("\n".join(script.read_text(encoding="utf-8").splitlines()[:8]))
 
 made = runpy.run_path(str(script))["make"]()
 print(made)
+
+# %% [markdown]
+# ## In your own code
+#
+# The network is a plain `nn.Module`, and the configuration a dictionary. So your own loop takes both; the batches here are
+# random numbers in the shapes of the task, where yours would be data.
+
+# %%
+model = best.build_model()
+optimizer = torch.optim.Adam(
+    model.parameters(), lr=best.params["learning_rate"], weight_decay=best.params["weight_decay"]
+)
+levels, shapes, rows = torch.tensor(best.definition.task["quantiles"]), best.shapes, best.params["batch_size"]
+torch.manual_seed(0)
+past = torch.randn(rows, shapes.input_size, shapes.n_targets + shapes.n_past + shapes.n_future)
+future = torch.randn(rows, shapes.horizon, shapes.n_future) if shapes.n_future else None
+static = torch.randn(rows, shapes.n_static) if shapes.n_static else None
+truth = torch.randn(rows, shapes.horizon, shapes.n_targets)
+
+for step in range(3):
+    error = truth.unsqueeze(-1) - model(past, future, static)  # a forecast for each quantile level
+    loss = torch.maximum(levels * error, (levels - 1) * error).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"step {step}: quantile loss {loss:.4f}")
