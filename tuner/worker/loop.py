@@ -264,7 +264,7 @@ class Worker:
         )
         self._source = source(self._context)
         self._results = 0
-        """How many of them count."""
+        """How many trainings ended well: counted before the other lane's may end."""
         self._lanes = lanes
         self._lease = lease
         self._desk = threading.Lock()
@@ -424,13 +424,12 @@ class Worker:
                 _log.info("%s handed back", piece.what)
                 return
             result = piece.recorded(result)
-            counted = self._deliver(queue, piece, result)
+            self._deliver(queue, piece, result)
         if not self._turn.is_taken:
             self._report(piece.opened, trial_number=None, epoch=None)
         self._news.set()
         if result.recorded.context_lost:
             raise ContextLostError(str(result.recorded.failure), results=self._results)
-        self._results += counted
 
     def _trained(self, piece: Piece, job: TrialJob) -> TrialResult | None:
         """The job's result, once it is its turn; None when it was interrupted."""
@@ -451,15 +450,17 @@ class Worker:
                 self._stop.set()  # before the other lane's turn
                 raise
             piece.trained()
-            if result is not None and result.recorded.context_lost:
-                self._stop.set()
+            if result is not None:
+                if result.recorded.context_lost:
+                    self._stop.set()
+                else:
+                    self._results += 1
         if self._lease is not None:  # now that the other lane may train
             self._lease.look()
         return result
 
-    def _deliver(self, queue: Queue[Any], piece: Piece, result: TrialResult) -> bool:
-        """Store a result, on local disk first, where it outlives this process meanwhile. True when
-        it counts.
+    def _deliver(self, queue: Queue[Any], piece: Piece, result: TrialResult) -> None:
+        """Store a result, on local disk first, where it outlives this process meanwhile.
 
         Raises:
             DBAPIError, StorageInternalError: the database stayed away; the result stays on disk.
@@ -482,7 +483,6 @@ class Worker:
         came = result.values or result.recorded.failure or ""
         how = "done" if counted else "not counted"
         _log.info("%s %s: %s %s", piece.what, how, result.state.name, came)
-        return counted
 
     def _report(self, opened: OpenStudy, *, trial_number: int | None, epoch: int | None) -> None:
         """For who watches: no reason to end a worker when the database is away just now."""

@@ -229,8 +229,7 @@ quarter of a minute: longer than a database that restarts keeps every trial from
 class ContextLostError(Exception):
     """The device's context is unusable after a failure: only a fresh process can go on.
 
-    `results` is how many this process had that count, without the failure itself: signs that its
-    device works.
+    `results` is how many this process had without the failure itself: signs that its device works.
     """
 
     def __init__(self, reason: str, *, results: int = 0) -> None:
