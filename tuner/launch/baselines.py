@@ -57,9 +57,11 @@ def keep_baselines(
     devices: Sequence[Gpu | CpuCores],
     notes: Notes,
     stop: StopRequests,
+    until: float | None = None,
 ) -> None:
     """Have what needs no network scored and kept with each study that lacks it, and what libraries
-    forecast that are installed. Studies of the same windows share it.
+    forecast that are installed. Studies of the same windows share it. Nothing is scored after
+    `until`, a time of `time.monotonic()`: the next launch does it.
     """
     scored: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for study in studies:
@@ -76,6 +78,11 @@ def keep_baselines(
         if PLAIN in had and not libraries:
             continue
         limit_s = within_s if PLAIN in had else max(within_s, PLAIN_S)
+        if until is not None:
+            limit_s = min(limit_s, until - time.monotonic())
+        if limit_s < LEAST_S:
+            notes.progress.note("forecasts without a network are left to the next launch")
+            return
         windows = "searched" if definition.keeps_last_block else "all"
         asked = {
             "task": task.model_dump(mode="json"),
@@ -83,7 +90,7 @@ def keep_baselines(
             "model": None if foundation is None else str(foundation.absolute()),
             "windows": windows,
             "error": definition.objectives[1],
-            "within_s": within_s,
+            "within_s": min(within_s, limit_s),
             "libraries": libraries,
             "had": list(had),
         }

@@ -265,6 +265,7 @@ def run_after(
                 crew.devices,
                 notes,
                 stop,
+                until,
             )
             return LaunchOutcome(
                 ended=ended,
