@@ -151,7 +151,7 @@ def one(asked: tuple[str, int]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         data = prepared(y, Path(folder), kind)
         scored = [
-            Scored(name=name, test_mql=each.scores.test_mql_mean, runs=each.scores.test_runs)
+            Scored(name=name, test_mql=each.scores.test_mql_mean, test_runs=each.scores.test_runs)
             for name, each in score_baselines(data).items()
         ]
         ets = Statistical(data, "auto_ets")
@@ -160,7 +160,9 @@ def one(asked: tuple[str, int]) -> dict[str, Any]:
         # As at a launch's end: nobody asks how it does on the validation split.
         none = replace(data.val, starts=data.val.starts[:0], series_index=data.val.series_index[:0])
         scores = evaluate(ets, replace(data, val=none))
-        scored.append(Scored(name="auto_ets", test_mql=scores.test_mql_mean, runs=scores.test_runs))
+        scored.append(
+            Scored(name="auto_ets", test_mql=scores.test_mql_mean, test_runs=scores.test_runs)
+        )
         mql, runs = of_network(data)
     found = worth(mql, runs, scored, "the network")
     named = {True: NETWORK, False: FAMILY.get(found.named, "naive"), None: NONE}[found.better]

@@ -205,7 +205,7 @@ def test_a_study_keeps_what_they_came_to_and_says_what_there_was_no_time_for(
         assert plain.items() <= found.items()
         assert found["auto_ets"].test_mql > 0
         assert found["auto_ets"].fit_s > 0
-        assert len(found["auto_ets"].runs) >= 4
+        assert len(found["auto_ets"].test_runs) >= 4
         assert "no season of more than 24 rows" in found["mstl"].not_run
         assert found["chronos"].lacks
         assert keep(0.1) == found, "nothing is scored twice"

@@ -48,7 +48,8 @@ from tuner.trial.run import git_revision, versions
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A configuration to train: network, hyperparameters,
-    protocol; `origin` is the record it was taken from.
+    protocol; `origin` is the record it was taken from, `baselines` what its study knows of
+    forecasts without a network.
     """
 
     task: str
@@ -56,6 +57,7 @@ class Recipe:
     hyperparameters: Hyperparameters
     training: TrainingSettings
     origin: dict[str, Any]
+    baselines: tuple[Scored, ...] = ()
 
     @property
     def own_code(self) -> tuple[str, ...]:
@@ -68,12 +70,6 @@ class Recipe:
         """The hash of the data it was found on, if it is known."""
         found = self.origin.get("provenance", {}).get("data_hash")
         return str(found) if found else None
-
-    @property
-    def test_baselines(self) -> Mapping[str, float]:
-        """Test MQL of what needs no network, as its study knows it."""
-        by_test = "test_mql" in (self.origin.get("values") or {})
-        return self.origin.get("baselines" if by_test else "test_baselines") or {}
 
     @staticmethod
     def of(config: BestConfig) -> Recipe:
@@ -91,6 +87,7 @@ class Recipe:
             hyperparameters=config.hyperparameters,
             training=config.training.but(**usual),
             origin=config.as_dict(),
+            baselines=config.baselines,
         )
 
 
@@ -160,16 +157,15 @@ def read_recipe(path: Path) -> Recipe:
             "by itself; give the [params] to that program"
         )
     file = validate(document, _File)
+    known = file.baselines if "test_mql" in file.values else file.test_baselines
     return Recipe(
         task=file.task,
         architecture=file.architecture,
         hyperparameters=file.params.hyperparameters(file.training.loss),
         training=file.training,
         origin=file.model_dump(mode="json", exclude_defaults=True),
+        baselines=tuple(Scored(name=name, test_mql=mql) for name, mql in (known or {}).items()),
     )
-
-
-EMPTY: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,7 +400,7 @@ def worth_of(
     kept: Kept,
     baselines: Mapping[str, Timed],
     series: str | None,
-    of_study: Mapping[str, float] = EMPTY,
+    of_study: Sequence[Scored] = (),
 ) -> str:
     """Whether the model is better on the test split than forecasts without a network, in a
     sentence; also than those `of_study` that are not among them. By the task's objective `series`;
@@ -413,8 +409,8 @@ def worth_of(
     scored: list[Scored] = []
     for name, each in baselines.items():
         mql = each.scores.of_series(series)[0]
-        scored.append(Scored(name=name, test_mql=mql, runs=each.scores.test_runs))
-    scored += [Scored(name=n, test_mql=m) for n, m in of_study.items() if n not in baselines]
+        scored.append(Scored(name=name, test_mql=mql, test_runs=each.scores.test_runs))
+    scored += [each for each in of_study if each.name not in baselines]
     mql, runs = kept.scores.of_series(series)[0], kept.scores.test_runs
     found = worth(mql, runs, scored, "this model")
     return "" if found is None else found.sentence
@@ -443,7 +439,7 @@ def save_trained(
     model = model if refitted is None else refitted.model
     assert model is not None, "a finished training has one"
     same = recipe.data_hash == prepared.data_hash
-    known = recipe.test_baselines if same else EMPTY
+    known = recipe.baselines if same else ()
     said = worth_of(kept, baselines, prepared.task.objective_series, known)
     card: dict[str, Any] = {"worth": said or None}
     seen = prepared if refitted is None else refitted.prepared

@@ -14,7 +14,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -35,8 +35,13 @@ from tuner.launch.request import DeviceChoice, LaunchRequest
 from tuner.launch.verification import VerificationRequest
 from tuner.launch.where import choose_where
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
 from tuner.study.baselines import Figure, in_words
+from tuner.study.open import list_studies, open_study
+from tuner.study.snapshot import snapshot
 from tuner.verdict.retune_cost import duration
+from tuner.verdict.round_allowances import costs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,9 +168,9 @@ NETWORK = Path(__file__).with_name("forecast.toml")
 """Its study file, which each folder has a copy of."""
 TRIALS = 100
 """Of the search, where its time reaches: what is small is searched well by then."""
-SEARCH, CONFIRMATION = 0.4, 0.15
+SEARCH, CONFIRMATION = 0.4, 0.2
 """Of the budget, for what trains there; the rest is for processes to begin, and for the model."""
-SEARCHED_BY, CONFIRMED_BY = 0.6, 0.85
+SEARCHED_BY, CONFIRMED_BY = 0.7, 0.9
 """Shares of the budget after which a stage is ended, wherever it is."""
 TOP, SEEDS = 3, 5
 """Configurations of the front beside the default, and fresh seeds: as many as a median takes."""
@@ -256,11 +261,22 @@ class _Work:
         return {"notes": (*self.folder.record.notes, *launcher.run(asked).notes)}
 
     def confirmation(self) -> dict[str, Any]:
-        self.around.say(f"runs the best again, on {SEEDS} fresh seeds")
         device_s = CONFIRMATION * self.budget_s * len(self.devices)
-        more: Any = {"top": TOP, "seeds": SEEDS, "choice": Choice.FRONT, "budget_s": device_s}
-        verification.run(VerificationRequest(**self._shared(CONFIRMED_BY), **more))
+        if (top := self._affordable(device_s)) > 0:
+            self.around.say(f"runs the best again, on {SEEDS} fresh seeds")
+            more: Any = {"top": top, "seeds": SEEDS, "choice": Choice.FRONT, "budget_s": device_s}
+            verification.run(VerificationRequest(**self._shared(CONFIRMED_BY), **more))
         return {}
+
+    def _affordable(self, device_s: float) -> int:
+        """How many configurations beside the default: fewer, rather than fewer seeds of each, which
+        would say nothing.
+        """
+        address = parse_url(self._shared(1.0)["storage"])
+        with closing(open_database(address, create=False)) as database:
+            (name,) = list_studies(database)
+            default_s, other_s = costs(snapshot(open_study(database, name)))
+        return min(TOP, int((device_s / SEEDS - default_s) / other_s)) if other_s else 0
 
     def _shared(self, share: float) -> dict[str, Any]:
         """What workers are asked, to be ended when this share of the budget is over."""
@@ -277,7 +293,7 @@ class _Work:
         """Train what the study chose, and hold it against what needs no training."""
         self.around.say("trains the model")
         self.around.own(device := self.devices[0])
-        from tuner.export.train import Recipe, worth_of
+        from tuner.export.train import worth_of
         from tuner.training.baselines.plain import score_baselines
         from tuner.worker.trainer import on_device
 
@@ -302,7 +318,7 @@ class _Work:
             return {"answer": Answer(sentences=none, model=baseline, **told)}
         sentence = found.sentence
         if found.better:
-            sentence = worth_of(kept, timed, series, Recipe.of(best).test_baselines)
+            sentence = worth_of(kept, timed, series, best.baselines)
         val_mql = (best.verified or {}).get("val_mql", {}).get("median", best.values["val_mql"])
         told["mql"][best.variant] = kept.scores.of_series(series)[0], val_mql
         notes = (*self.folder.record.notes, *([said] if said else ()))

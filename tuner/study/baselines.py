@@ -48,7 +48,8 @@ class Scored(Strict):
     name: Label
     test_mql: Figure | None = None
     val_mql: Figure | None = None
-    runs: Runs = ()
+    test_runs: Runs = ()
+    val_runs: Runs = ()
     """MQL of runs of the objective's windows (`Evaluation.test_runs`)."""
     setup_s: Figure | None = None
     fit_s: Figure | None = None
@@ -67,6 +68,10 @@ class Scored(Strict):
     def by(self, error: str) -> float | None:
         """Its MQL of one split."""
         return self.val_mql if error == "val_mql" else self.test_mql
+
+    def runs_by(self, error: str) -> Runs:
+        """The same of its runs of windows."""
+        return self.val_runs if error == "val_mql" else self.test_runs
 
     def stored(self) -> dict[str, Any]:
         """As a study keeps it."""
@@ -140,10 +145,9 @@ def equals(baselines: Sequence[Scored], error: str) -> list[Scored]:
     best = _best(baselines, error)
     if best is None:
         return []
-    found = [best]
+    found, sure = [best], 1 - (1 - SURE) / len(baselines)  # the luckiest is better by chance
     for each in baselines:
-        # The luckiest of several is a little better by chance.
-        apart = difference(best.runs, each.runs, sure=1 - (1 - SURE) / len(baselines))
+        apart = difference(best.runs_by(error), each.runs_by(error), sure=sure)
         if apart is not None and each is not best and apart[0] <= 0:
             found.append(each)
     return sorted(found, key=lambda each: _place(each.name))
@@ -178,11 +182,11 @@ def worth(
     as_good = equals(baselines, error)
 
     def against(one: Scored, sure: float = SURE) -> str:
-        share = share_in_words(difference(runs, one.runs, sure=sure))
+        share = share_in_words(difference(runs, one.runs_by(error), sure=sure))
         return f"{mql:.4g} against {one.by(error):.4g} {axis_title(error)}{share}"
 
     def gain(one: Scored, sure: float = SURE) -> tuple[float, float]:
-        apart = difference(runs, one.runs, sure=sure)
+        apart = difference(runs, one.runs_by(error), sure=sure)
         return apart or (-math.inf, math.inf if mql < (one.by(error) or 0.0) else -math.inf)
 
     def surer(one: Scored) -> float:

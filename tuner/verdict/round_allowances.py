@@ -121,7 +121,7 @@ def allowances(
         if not rounds[number] or left_s <= 0:
             continue
         device_s = left_s / sessions
-        defaults, others = (sum(costs) for costs in zip(*map(_costs, studies), strict=True))
+        defaults, others = (sum(costs) for costs in zip(*map(costs, studies), strict=True))
         if device_s >= defaults + others > 0:
             enough_for = int((device_s / seeds - defaults) / others) if others else top
             found[number] = RoundAllowance(device_s=device_s, top=min(max(1, enough_for), top))
@@ -150,7 +150,7 @@ def run_seconds(runs: Iterable[VerificationRun]) -> float:
     return sum(device_seconds(run.result.recorded) for run in runs if run.result is not None)
 
 
-def _costs(study: StudySnapshot) -> tuple[float, float]:
+def costs(study: StudySnapshot) -> tuple[float, float]:
     """Seconds of a run of the default, and of another configuration that converged, as the search
     had them.
     """

@@ -169,8 +169,8 @@ def test_studies_without_them_say_nothing(tmp_path: Path) -> None:
 def test_a_difference_is_shown_by_runs_of_windows_or_not_at_all() -> None:
     flat = (1.0, 1.1, 0.9, 1.0, 1.05, 0.95)
     noisy = (0.6, 1.5, 0.5, 1.3, 0.9, 1.1)
-    naive = Scored(name="last_value", test_mql=1.0, runs=flat)
-    ets = Scored(name="auto_ets", test_mql=0.98, runs=noisy)
+    naive = Scored(name="last_value", test_mql=1.0, test_runs=flat)
+    ets = Scored(name="auto_ets", test_mql=0.98, test_runs=noisy)
 
     def said(mql: float, runs: Sequence[float], *baselines: Scored) -> Worth:
         found = worth(mql, runs, baselines)
@@ -184,8 +184,8 @@ def test_a_difference_is_shown_by_runs_of_windows_or_not_at_all() -> None:
     worse = said(1.3, [each * 1.3 for each in flat], ets, naive)
     assert worse.better is False
     assert "the last value" in worse.sentence, "the simplest of those that are as good"
-    line = Scored(name="last_lags", test_mql=0.98, runs=tuple(0.98 * each for each in flat))
-    simple = Scored(name="last_value", test_mql=0.985, runs=noisy)
+    line = Scored(name="last_lags", test_mql=0.98, test_runs=tuple(0.98 * each for each in flat))
+    simple = Scored(name="last_value", test_mql=0.985, test_runs=noisy)
     lost = said(1.08, [each * 1.08 for each in flat], simple, line)
     assert (lost.better, lost.named) == (False, "last_value")
     assert "loses to a baseline, a line through the last rows: 1.08 against 0.98" in lost.sentence
@@ -228,17 +228,17 @@ def test_the_end_of_a_launch_scores_them_once(tmp_path: Path) -> None:
         found = {each.name: each for each in results.baselines}
         assert {"last_value", "seasonal_naive", "nlinear"} <= set(found)
         for each in found.values():
-            assert len(each.runs) == len(first.mql_runs or [])
+            assert len(each.test_runs) == len(first.mql_runs or [])
             assert None not in (each.test_mql, each.val_mql, each.fit_s, each.forecast_s)
         stop, notes = StopRequests(), Notes(Quiet())
-        given: Any = (load_task("demo"), None, None, (), notes, stop)
-        keep_baselines([study], *given)
+        given: list[Any] = [load_task("demo"), None, None, (), notes]
+        keep_baselines([study], *given, stop)
         assert notes.lines == [], "nothing is scored twice"
         study.optuna.set_user_attr(ATTRIBUTE, [])
         stop.ask()
-        keep_baselines([study], *given)
+        keep_baselines([study], *given, stop)
         assert read_results(study).baselines == (), "one that was interrupted leaves it to the next"
-        keep_baselines([study], *given[:-1], StopRequests(), time.monotonic() + 1.0)
+        keep_baselines([study], *given, StopRequests(), until=time.monotonic() + 1.0)
         assert read_results(study).baselines == (), "as does one whose time is over"
 
 

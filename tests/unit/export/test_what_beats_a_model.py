@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tuner.export.train import Trained, worth_of
+from tuner.study.baselines import Scored
 from tuner.training import Evaluation
 from tuner.training.baselines.plain import Timed
 
@@ -27,5 +28,6 @@ def test_it_loses_by_the_objective_series_or_else_by_the_mean(
     assert ("loses to a baseline" in said) == loses
     if series == "b":
         assert "the last value: 5 against 3 test MQL" in said
-    said = worth_of(cast("Trained", model), {"last_value": naive}, series, {"auto_ets": 0.5})
+    ets = Scored(name="auto_ets", test_mql=0.5)
+    said = worth_of(cast("Trained", model), {"last_value": naive}, series, [ets])
     assert "loses to a baseline, AutoETS" in said, "its study knows more of them"

@@ -7,7 +7,7 @@ import pytest
 from tuner.study.baselines import Scored, worth
 
 RUNS = (1.0, 1.1, 0.9, 1.0)
-LINES = Scored(name="nlinear", test_mql=1.0, runs=RUNS)
+LINES = Scored(name="nlinear", test_mql=1.0, test_runs=RUNS)
 
 
 @pytest.mark.parametrize(

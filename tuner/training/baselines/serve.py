@@ -37,7 +37,7 @@ def main() -> None:
     folder, model = (None if asked[n] is None else Path(asked[n]) for n in ("data_dir", "model"))
     data = to_device(prepare(task, data_dir=folder), "cpu")
     windows, error = TestWindows(asked["windows"]), asked["error"]
-    found = {name: _plain(make, data, windows, error) for name, make in baselines(data).items()}
+    found = {name: _plain(make, data, windows) for name, make in baselines(data).items()}
     for each in there_are(data, model) if asked["libraries"] else ():
         found[each.name] = _library(each, data, windows, error, began + asked["within_s"])
     found = {name: answers for name, answers in found.items() if name not in asked["had"]}
@@ -52,9 +52,9 @@ def main() -> None:
 
 
 def _plain(
-    make: Callable[[], nn.Module], data: DeviceData, windows: TestWindows, error: str
+    make: Callable[[], nn.Module], data: DeviceData, windows: TestWindows
 ) -> Iterator[Mapping[str, Any]]:
-    yield _told(scored(make, data, windows), data, error)
+    yield _told(scored(make, data, windows), data)
 
 
 def _library(
@@ -78,17 +78,18 @@ def _library(
     fitted = time.perf_counter()
     scores = evaluate(model, data, windows=windows)
     timed = Timed(scores=scores, fit_s=fitted - began, forecast_s=time.perf_counter() - fitted)
-    yield {**_told(timed, data, error), "lacks": list(model.lacks), "setup_s": setup_s}
+    yield {**_told(timed, data), "lacks": list(model.lacks), "setup_s": setup_s}
 
 
-def _told(timed: Timed, data: DeviceData, error: str) -> Mapping[str, Any]:
+def _told(timed: Timed, data: DeviceData) -> Mapping[str, Any]:
     """As a study keeps it, but for its name, of what are numbers: nothing else is JSON."""
     scores = timed.scores
     test_mql, val_mql = scores.of_series(data.task.objective_series)
     figures = {"test_mql": test_mql, "val_mql": val_mql, **in_json(timed, "fit_s", "forecast_s")}
-    runs = scores.test_runs if error == "test_mql" else scores.val_runs
     found: dict[str, Any] = {name: each for name, each in figures.items() if math.isfinite(each)}
-    return found | {"runs": list(runs) if all(map(math.isfinite, runs)) else []}
+    for name, runs in in_json(scores, "test_runs", "val_runs").items():
+        found[name] = list(runs) if all(map(math.isfinite, runs)) else []
+    return found
 
 
 if __name__ == "__main__":
