@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -231,14 +231,14 @@ def test_the_end_of_a_launch_scores_them_once(tmp_path: Path) -> None:
             assert len(each.test_runs) == len(first.mql_runs or [])
             assert None not in (each.test_mql, each.val_mql, each.fit_s, each.forecast_s)
         stop, notes = StopRequests(), Notes(Quiet())
-        given: list[Any] = [load_task("demo"), None, None, (), notes]
-        keep_baselines([study], *given, stop)
+        keep = functools.partial(keep_baselines, [study], load_task("demo"), None, None, (), notes)
+        keep(stop)
         assert notes.lines == [], "nothing is scored twice"
         study.optuna.set_user_attr(ATTRIBUTE, [])
         stop.ask()
-        keep_baselines([study], *given, stop)
+        keep(stop)
         assert read_results(study).baselines == (), "one that was interrupted leaves it to the next"
-        keep_baselines([study], *given, StopRequests(), until=time.monotonic() + 1.0)
+        keep(StopRequests(), until=time.monotonic() + 1.0)
         assert read_results(study).baselines == (), "as does one whose time is over"
 
 
