@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,14 @@ class Nursery:
 
     def __init__(self, requests: socket.socket) -> None:
         self._socket = requests
+        self._one = threading.Lock()
 
     def child(self, command: Mapping[str, Any], descriptors: Mapping[int, int]) -> int:
         """Start `command`, which finds each of `descriptors` under its key; its process id."""
         message = json.dumps({**command, "descriptors": list(descriptors)}).encode()
-        socket.send_fds(self._socket, [message], list(descriptors.values()))
-        return int(self._socket.recv(64))
+        with self._one:  # functions are called from several threads
+            socket.send_fds(self._socket, [message], list(descriptors.values()))
+            return int(self._socket.recv(64))
 
 
 class OwnNursery(Nursery):

@@ -57,7 +57,7 @@ def ray_cluster(folder: Path, *, cores: int = 2, gpus: int = 0) -> Iterator[RayC
     port = free_port()
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     client = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-    # Actors as urgent as everybody else here, not at niceness 15; no process before it is asked for.
+    # Actors as urgent as all else here, not at niceness 15; no process before it is asked for.
     quick = {"RAY_worker_niceness": "0", "RAY_enable_worker_prestart": "0"}
     quick |= {"RAY_prestart_worker_first_driver": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     environment = {**kept, **client, **quick}
