@@ -19,6 +19,8 @@ from tests.support.paths import REPOSITORY
 from tests.support.recorded_studies import RecordedDatabase
 from tuner.data.task import load_task
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOKS = REPOSITORY / "notebooks"
 NAMES = ("pareto", "compare_variants", "use_best_config")
 
