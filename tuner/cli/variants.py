@@ -184,7 +184,7 @@ def _checked(name: str, prepared: PreparedData) -> Checked:
         past=model.EXOGENOUS_HIST,
         future=model.EXOGENOUS_FUTR,
         static=model.EXOGENOUS_STAT,
-        parameters=step.parameters,
+        parameters=step.parameters.trained,
         step_s=step.seconds,
         remarks=remarks,
     )
@@ -338,7 +338,8 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
 def _document(file: StudyFile, prepared: PreparedData, seen: OneStep) -> dict[str, Any]:
     return {
         **in_json(file, "name", "model"),
-        "parameters": seen.parameters,
+        "parameters": seen.parameters.trained,
+        **({"frozen_parameters": seen.parameters.frozen} if seen.parameters.frozen else {}),
         **in_json(prepared, "data_hash", "series", task="task.name"),
         "windows": windows_of(prepared),
         "step": {"windows": seen.windows, "loss": seen.loss},
@@ -349,8 +350,7 @@ def _document(file: StudyFile, prepared: PreparedData, seen: OneStep) -> dict[st
 
 def _say_checked(file: StudyFile, task: str, prepared: PreparedData, seen: OneStep) -> None:
     say(
-        f"{file.name}: {file.model} works, {seen.parameters:,} parameters at its defaults on task "
-        f"{task}"
+        f"{file.name}: {file.model} works, {seen.parameters} at its defaults on task {task}"
     )
     counted = ", ".join(f"{number:,} {name}" for name, number in windows_of(prepared).items())
     say(f"checked: the data ({len(prepared.series)} series; windows: {counted}),")

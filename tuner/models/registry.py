@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes, library_class
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import network_names, social_names
+from tuner.models.names import TIME_LLM, network_names, social_names
 from tuner.models.readings import check_mixer_arguments, split_reading
 from tuner.models.social_xlstm.variant_settings import Pooling, VariantSettings
 
@@ -42,7 +42,8 @@ def build_model(
     """A new network on the CPU, initialised from torch's global random state, in training mode.
 
     Mixers take the settings `n_blocks` (2), `feed_forward_size` (the hidden size) and the choices
-    of `tuner.models.readings`, Social-xLSTM those of `tuner.models.social_xlstm.variant_settings`.
+    of `tuner.models.readings`, Social-xLSTM those of `tuner.models.social_xlstm.variant_settings`,
+    Time-LLM those of `tuner.models.llm_folder`.
     A model of neuralforecast takes its hyperparameters by its own names. A class of the user's own
     is called as `Class(shapes, **settings, **own, hidden_size=..., dropout=...)`, the last two
     where the configuration has them; one with the interface of darts' TSMixer module as darts calls
@@ -88,6 +89,10 @@ def build_model(
         from tuner.models.social_xlstm.detector_networks import build_social
 
         return build_social(architecture.model, shapes, arguments)
+    if architecture.model == TIME_LLM:
+        from tuner.models.time_llm import build_time_llm
+
+        return build_time_llm(shapes, arguments)
     return _build_builtin(architecture, shapes, arguments)
 
 
