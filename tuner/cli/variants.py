@@ -28,6 +28,7 @@ from tuner.config import (
 from tuner.errors import TunerError, UsageError
 from tuner.files.environment import nothing_collected
 from tuner.files.plain import excerpt, in_json
+from tuner.models.names import TIME_LLM
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData
@@ -318,6 +319,8 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
         findings = seen.findings
         if library_class(file.model) is not None:  # nobody here will change that class
             findings = replace(findings, dead_parameters=(), ignored_inputs=())
+        if file.model == TIME_LLM:  # which says so itself
+            findings = replace(findings, ignored_inputs=(), waits=type(findings.waits)())
         said = [*unused_parts(architecture, prepared.shapes), *findings.notices(file.model)]
         said += seen.term.notices() if seen.term else ()
         if pooled := pooling_of(architecture, prepared.shapes, file.default_hyperparameters()):
@@ -349,9 +352,7 @@ def _document(file: StudyFile, prepared: PreparedData, seen: OneStep) -> dict[st
 
 
 def _say_checked(file: StudyFile, task: str, prepared: PreparedData, seen: OneStep) -> None:
-    say(
-        f"{file.name}: {file.model} works, {seen.parameters} at its defaults on task {task}"
-    )
+    say(f"{file.name}: {file.model} works, {seen.parameters} at its defaults on task {task}")
     counted = ", ".join(f"{number:,} {name}" for name, number in windows_of(prepared).items())
     say(f"checked: the data ({len(prepared.series)} series; windows: {counted}),")
     say(

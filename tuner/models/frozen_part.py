@@ -35,8 +35,8 @@ class HoldsFrozen(nn.Module):
         return self._frozen[0]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)
-        self.frozen._apply(fn)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.frozen._apply(fn)  # noqa: SLF001 - wherever it goes
         on = next(self.frozen.parameters()).device.type
         self.frozen.to(torch.bfloat16 if on == "cuda" else torch.float32)
         return self

@@ -138,6 +138,13 @@ def pooling_of(
     return pooling_in_words(shapes.positions, settings.pool_radius)
 
 
+WHAT_IS_KEPT = (
+    f"{TIME_LLM} reads each target's past alone, no covariates; each window's prompt is tokenised "
+    "once and kept; its way through the language model, and the prototypes, are computed in every "
+    "step"
+)
+
+
 def unused_parts(architecture: Architecture, shapes: ModelShapes) -> Iterator[str]:
     """What of a network will not be used here, a line for each.
 
@@ -146,7 +153,9 @@ def unused_parts(architecture: Architecture, shapes: ModelShapes) -> Iterator[st
             `tuner.models.of_neuralforecast.build.find_class`.
     """
     of_library = library_class(architecture.model)
-    if of_library is None:
+    if architecture.model == TIME_LLM:
+        said = WHAT_IS_KEPT
+    elif of_library is None:
         from tuner.models.own import methods_not_used, unused_notice
 
         said = unused_notice(architecture.model, methods_not_used(architecture))

@@ -172,7 +172,9 @@ class Prompts:
 
 
 @functools.lru_cache(maxsize=4)
-def prompts_of(file: Path, _sha256: str, about: str, length: int, lags: int, filler: int) -> Prompts:
+def prompts_of(
+    file: Path, _sha256: str, about: str, length: int, lags: int, filler: int
+) -> Prompts:
     """By the tokenizer in a file, one for all trainings of a process that say the same of their
     windows; the rest as `Prompts`.
 
@@ -183,7 +185,7 @@ def prompts_of(file: Path, _sha256: str, about: str, length: int, lags: int, fil
 
     try:
         tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # the package raises nothing more special
+    except Exception as error:  # noqa: BLE001 - the package raises nothing more special
         raise UsageError(f"{file}: is no tokenizer ({first_line(error)})") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -214,7 +216,7 @@ class Reprogramming(nn.Module):
         dropped = self.dropout if self.training else 0.0
         mixed = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropped)
         said: Tensor = self.out(mixed.squeeze(0).transpose(0, 1).flatten(1))
-        return said.unflatten(0, patches.shape[:2])
+        return said.view(*patches.shape[:2], -1)
 
 
 class TimeLLM(HoldsFrozen):
@@ -303,7 +305,8 @@ class TimeLLM(HoldsFrozen):
         with torch.autocast(patches.device.type, enabled=False):  # it is in its own precision
             sentence = torch.cat([words(tokens), said.to(words.weight.dtype)], dim=1)
             read = self.frozen(inputs_embeds=sentence, use_cache=False).last_hidden_state
-        return read[:, tokens.shape[1] :, : patches.shape[2]].to(self.head.weight.dtype)
+        of_patches: Tensor = read[:, tokens.shape[1] :, : patches.shape[2]]
+        return of_patches.to(self.head.weight.dtype)
 
 
 def build_time_llm(shapes: ModelShapes, arguments: Mapping[str, Any]) -> TimeLLM:

@@ -321,8 +321,8 @@ def changed_files(stored: StudyDefinition, asked: StudyDefinition) -> dict[str, 
         if same_name and before != now and None not in (before, now):
             of_program = field == "model_source" and asked.program is not None
             found[field] = "the program of [process]" if of_program else _near(here)
-    there, here = (d.architecture.settings.get(HASH) for d in (stored, asked))
-    if there != here and None not in (there, here):
+    hashes = {d.architecture.settings.get(HASH) for d in (stored, asked)}
+    if len(hashes - {None}) > 1:
         folder = asked.architecture.settings[FOLDER]
         found[f"architecture.settings.{HASH}"] = f"the language model in {folder}"
     files, asked_files = ({} if d.files is None else d.files.sha256 for d in (stored, asked))

@@ -6,7 +6,6 @@ Nothing here runs it. The command is a list of words that no shell ever reads.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import shlex

@@ -19,7 +19,7 @@ from tuner.files.arguments import refuse_truths
 from tuner.models.fault import out_of_memory
 from tuner.models.frozen_part import HoldsFrozen, count_parameters
 from tuner.models.registry import build_model
-from tuner.training.batching import Shuffles
+from tuner.training.batching import Shuffles, batches
 from tuner.training.checkpoint import Checkpoint, Checkpointer, CheckpointFiles
 from tuner.training.clock import Clock, arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
@@ -112,7 +112,7 @@ def show_windows(model: nn.Module, data: DeviceData) -> None:
     if not isinstance(model, HoldsFrozen):
         return
     for split in (data.train, data.val):
-        for index in torch.arange(len(split), device=data.minimum.device).split(MOST_SHOWN):
+        for index in batches(torch.arange(len(split), device=data.minimum.device), MOST_SHOWN):
             model.see(split.gather(index).past)
 
 

@@ -21,8 +21,8 @@ from tuner.devices.backend_rules import WHY_EAGER, BackendChoice, why_not_on, wh
 from tuner.errors import UsageError
 from tuner.kernels import why_not
 from tuner.kernels.host_kernels import why_not_built
-from tuner.models.frozen_part import HoldsFrozen
 from tuner.models.fault import on_one_line, out_of_memory
+from tuner.models.frozen_part import HoldsFrozen
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
