@@ -22,8 +22,9 @@ from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.errors import UsageError
+from tuner.files.environment import LLM_VARIABLE
 from tuner.models.frozen_part import count_parameters
-from tuner.models.llm_folder import VARIABLE, with_hash
+from tuner.models.llm_folder import with_hash
 from tuner.models.registry import build_model
 from tuner.models.time_llm import TimeLLM, top_lags
 from tuner.spec.definition import StudyDefinition, differences
@@ -256,8 +257,8 @@ def test_the_study_is_the_folders_content_wherever_it_lies(gpt2: Path, tmp_path:
 def test_a_folder_that_will_not_do_is_named_in_one_line(
     gpt2: Path, data: DeviceData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(UsageError, match=f"set {VARIABLE}=FOLDER, or folder under"):
+    monkeypatch.delenv(LLM_VARIABLE, raising=False)
+    with pytest.raises(UsageError, match=f"set {LLM_VARIABLE}=FOLDER, or folder under"):
         load_study_file("time-llm").architecture()
     with pytest.raises(UsageError, match="there is no such folder"):
         built(tmp_path / "none", data)
@@ -273,7 +274,7 @@ def test_a_folder_that_will_not_do_is_named_in_one_line(
     with pytest.raises(UsageError, match=r"llm_layers is 3, and the language model in .* has 2"):
         build_model(architecture(gpt2), data.shapes, dataclasses.replace(H, own={"llm_layers": 3}))
     pinned = with_hash({"folder": str(gpt2)})
-    monkeypatch.setenv(VARIABLE, str(gpt2))
+    monkeypatch.setenv(LLM_VARIABLE, str(gpt2))
     elsewhere = with_hash(pinned | {"folder": str(tmp_path / "none")})
     assert elsewhere == pinned, "where this host has it"
 

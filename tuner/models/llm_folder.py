@@ -18,12 +18,11 @@ from typing import Any
 
 from tuner.errors import UsageError, unknown_name
 from tuner.files.durable import file_sha256
+from tuner.files.environment import LLM_VARIABLE
 from tuner.models.names import TIME_LLM
 
 FOLDER, HASH = "folder", "folder_sha256"
 """The settings that say where it lies, and what its files hold."""
-VARIABLE = "TUNER_LLM_FOLDER"
-"""Where this host has it, if not where the study file says."""
 NEEDED = {
     "config.json": "config.json",
     "weights (model.safetensors)": "*.safetensors",
@@ -51,24 +50,24 @@ def with_hash(settings: Mapping[str, Any]) -> dict[str, Any]:
         other = other or f"{folder} (sha256 {held[:12]} here, {str(wanted)[:12]} there)"
     raise UsageError(
         f"{other}: is not the language model that this was made with; restore its files, or name "
-        f"the right folder: {VARIABLE}=FOLDER"
+        f"the right folder: {LLM_VARIABLE}=FOLDER"
     )
 
 
 def _folders(settings: Mapping[str, Any]) -> list[Path]:
     """Those that there are: the study file's, then the environment's."""
-    named = [str(settings.get(FOLDER) or ""), os.environ.get(VARIABLE, "")]
+    named = [str(settings.get(FOLDER) or ""), os.environ.get(LLM_VARIABLE, "")]
     folders = [Path(each).expanduser().absolute() for each in named if each]
     if not folders:
         raise UsageError(
             f"{TIME_LLM} needs the folder of a language model, which nobody fetches for you: set "
-            f"{VARIABLE}=FOLDER, or {FOLDER} under [model_settings] of a study file of your own"
+            f"{LLM_VARIABLE}=FOLDER, or {FOLDER} under [model_settings] of a study file of your own"
         )
     there = [each for each in folders if each.is_dir()]
     if not there:
         raise UsageError(
             f"{folders[0]}: there is no such folder; {TIME_LLM} needs a language model there, or "
-            f"{VARIABLE}=FOLDER"
+            f"{LLM_VARIABLE}=FOLDER"
         )
     return there
 
