@@ -177,6 +177,22 @@ def _epochs(count: int, **more: Any) -> TrainingSettings:
     return TrainingSettings(max_epochs=count, **more)
 
 
+def test_beside_a_part_in_bf16_the_rest_is_trained_in_fp32(gpt2: Path, data: DeviceData) -> None:
+    model, exact = built(gpt2, data), built(gpt2, data)
+    model.frozen.to(torch.bfloat16)  # as on a GPU
+    batch = data.train.gather(torch.arange(8))
+    model.train()
+    model(batch.past).square().mean().backward()
+    assert {each.grad.dtype for each in model.parameters() if each.grad is not None} == {
+        torch.float32
+    }
+    with torch.no_grad():
+        there, here = model.eval()(batch.past), exact.eval()(batch.past)
+    assert there.dtype == torch.float32
+    assert torch.allclose(there, here, atol=0.05)
+    assert next(model.to("cpu").frozen.parameters()).dtype == torch.float32
+
+
 def test_checkpointed_activations_give_the_same_gradient(gpt2: Path, data: DeviceData) -> None:
     gradients = []
     for again in (False, True):
