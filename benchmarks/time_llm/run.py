@@ -8,7 +8,7 @@ taken that make 2,000 training windows, 96 -> 96, all seven columns.
 
 First the ladder, cumulated: seconds a batch, seconds an epoch, most memory, validation loss after one epoch. Then a search of
 `--trials` (20), three epochs each. Writes OUTPUT.md and OUTPUT.json after each part. It needs `tuner[llm]`. `--quick`: a dry run on
-the CPU, with a model of two narrow layers on the demo task; `--no-search`: the ladder alone.
+the CPU, with a model of two narrow layers on 300 rows; `--no-search`: the ladder alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.shared.circumstances import circumstances, heading, tuner, write
+from benchmarks.shared.circumstances import QUICK, circumstances, heading, tuner, write
 from benchmarks.shared.data_folder import add_data_dir
 from tuner.config import Backend, Precision, RunConfig, StopReason
 from tuner.data.prepare import prepare
@@ -252,7 +252,11 @@ def main() -> None:
         folder = Path(made)
         write_gpt2(folder / "gpt2", quick=options.quick)
         study = write_study(folder, quick=options.quick)
-        task = "demo" if options.quick else str(write_task(folder, options.data_dir))
+        task = (
+            str(QUICK / "quick.toml")
+            if options.quick
+            else str(write_task(folder, options.data_dir))
+        )
         device = "cpu" if options.quick else "cuda"
         data = to_device(prepare(load_task(task)), device)
         file = load_study_file(str(study))
