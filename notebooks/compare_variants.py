@@ -21,13 +21,14 @@
 # them share, in random order. This notebook reads those runs interval by interval. The command for the same is
 # `tuner compare`; what each figure means is in [docs/read-a-verdict.md](../docs/read-a-verdict.md).
 #
-# It compares exported studies of the reference job in [benchmarks/campaign](../benchmarks/campaign/README.md), whose fronts
-# ran again on ten fresh seeds. Where they are missing it takes those in [data/](data/README.md), two small networks on
-# generated series, for demonstration. Neither is confirmed, and the answer says so:
-# [pareto](pareto.ipynb) shows a confirmed study.
+# It compares the five confirmed searches each of `original` and `rmsnorm`, on H200s, that are in [the table of recorded
+# runs](../benchmarks/runs/README.md). Where that is missing it takes the studies in [data/](data/README.md), two small
+# networks on generated series, for demonstration: neither is confirmed, and the answer says so.
 
 # %%
 import os
+import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -41,16 +42,26 @@ from tuner.report.comparison_files import HEADINGS, cell, volume_line
 from tuner.verdict.explain import explain_study
 from tuner.report.figures import show
 from tuner.report.figures.draw import draw, importances_figure
-from tuner.study.archive import read_archive
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
 
-CAMPAIGN = [HERE.parent / "benchmarks" / "campaign" / f"etth-{name}.json.gz" for name in ("original", "rmsnorm")]
 SMALL = [HERE / "data" / f"{name}.json.gz" for name in ("original", "rmsnorm")]
 
+
+def recorded(folder):
+    """The studies of the table as exported ones in a folder."""
+    sys.path.append(str(HERE.parent))
+    from benchmarks.runs.export import table, write_archive
+
+    names = [name for name in table.exports() if name.startswith(("retune/minute/etth-original", "retune/minute/etth-rmsnorm"))]
+    for name in names:
+        write_archive(table.without_ablations(table.archive(name)), folder / f"{Path(name).name}.json.gz")
+    return sorted(folder.iterdir())
+
+
 # Exported studies; or variants, with STORAGE a database and TASK their task.
-VERIFIED = all(path.exists() and read_archive(path).verifications for path in CAMPAIGN)
-STUDIES = [str(path) for path in (CAMPAIGN if VERIFIED else SMALL)]
+FOLDER = tempfile.TemporaryDirectory()
+STUDIES = [str(path) for path in (recorded(Path(FOLDER.name)) if (HERE.parent / "benchmarks" / "runs").is_dir() else SMALL)]
 STORAGE = os.environ.get("TUNER_STORAGE") or "sqlite:///storage/tuner.db"
 TASK = "etth"
 
@@ -147,6 +158,6 @@ for path, study in zip(STUDIES, studies):
     try:
         best = load_best(study=study.name, storage=path)
     except Exception as error:
-        print(f"{study.variant}: {error}")
+        print(f"{study.name}: {error}")
     else:
-        print(f"{study.variant}: {best.params}")
+        print(f"{study.name}: {best.params}")

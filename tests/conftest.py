@@ -66,7 +66,7 @@ hypothesis.settings.load_profile("repeat" if os.environ.get("CI") else "explore"
 def pytest_sessionstart(session: pytest.Session) -> Generator[None]:
     """With `-n`, the processes are forks of one that has imported what the tests need."""
     distributes = session.config.pluginmanager.hasplugin("dsession") and forks.available()
-    with forked_suite.forked() if distributes else contextlib.nullcontext():
+    with forked_suite.forked(session.config.args) if distributes else contextlib.nullcontext():
         yield
 
 

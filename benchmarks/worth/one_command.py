@@ -27,6 +27,7 @@ def one(file: Path, budget: str) -> dict[str, Any]:
         )
         minutes = (time.monotonic() - began) / 60
         record = json.loads((place / "forecast.json").read_text(encoding="utf-8"))
+    record["inputs"] = {Path(name).name: digest for name, digest in record["inputs"].items()}
     return {
         "file": file.name,
         "minutes": minutes,

@@ -9,6 +9,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -40,18 +41,25 @@ IMPORTED = (
     "tuner.cli.run",
     "tuner.data.proposal.proposed_task",
     "tuner.data.recent_rows",
+    "tuner.estimate.driven",
     "tuner.export",
     "tuner.export.saved_model",
     "tuner.launch",
+    "tuner.training.baselines.libraries",
+    "tuner.training.baselines.plain",
     "tuner.trial.run",
+    "tuner.trial.seeds_and_reruns",
     "tuner.training.one_step",
     "tuner.report.terminal",
     "tuner.report.terminal.live",
     "tuner.report.terminal.tables",
     "tuner.worker",
     "tuner.worker.process",
+    "tuner.worker.trainer",
 )
 SUPERVISED = "--supervised-by"
+PARENTS = [[name] for name in ("estimate", "launch", "retune", "verify", "worker")]
+"""Commands whose children are forks, too."""
 _PR_SET_NAME = 15
 _PREPARED = "FORK_SERVER_OF_THE_TESTS"
 
@@ -152,10 +160,12 @@ def _become(command: Mapping[str, Any]) -> None:
 
 
 def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
-    """Run `tuner WORDS` in this process, and end it with the exit code."""
-    if SUPERVISED not in words:
+    """Run `tuner WORDS`, or `python WORDS` of a child, in this process, and end it with the exit
+    code."""
+    is_child = words[:1] in (["-m"], ["-c"])
+    if SUPERVISED not in words and not is_child:
         namespaces.enter_if_asked(environment)
-    has_children = words[:1] in (["launch"], ["verify"], ["retune"]) and forks.available()
+    has_children = words[:1] in PARENTS and forks.available()
     children = OwnNursery(_end_as) if has_children else None
     if SUPERVISED in words:
         _call_itself(f"of-{words[words.index(SUPERVISED) + 1]}")
@@ -171,9 +181,12 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
         open_streams()
         if children is not None:
             children.adopt()
-        from tuner.cli import main
+        if is_child:
+            _run_python(*words)
+        else:
+            from tuner.cli import main
 
-        main()
+            main()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 0
     except BaseException:  # noqa: BLE001 - as Python ends with an uncaught exception
@@ -185,6 +198,15 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
         if children is not None:
             children.close()
         os._exit(code)
+
+
+def _run_python(how: str, what: str, *words: str) -> None:
+    """As `python -m WHAT WORDS` or `python -c WHAT WORDS`."""
+    sys.argv = [how, *words]
+    if how == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        exec(what, {"__name__": "__main__"})
 
 
 def open_streams() -> None:

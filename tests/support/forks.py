@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ _ABOVE = 512
 """Descriptors from here on are nobody's."""
 
 Become = Callable[[Sequence[str], str, Mapping[str, str]], None]
-"""Runs `tuner` with these words in a folder and an environment, and ends the process."""
+"""Runs `tuner` with these words, or one of its `CHILDREN`, in a folder and an environment, and ends
+the process."""
 
 
 class Nursery:
@@ -39,12 +41,14 @@ class Nursery:
 
     def __init__(self, requests: socket.socket) -> None:
         self._socket = requests
+        self._one = threading.Lock()
 
     def child(self, command: Mapping[str, Any], descriptors: Mapping[int, int]) -> int:
         """Start `command`, which finds each of `descriptors` under its key; its process id."""
         message = json.dumps({**command, "descriptors": list(descriptors)}).encode()
-        socket.send_fds(self._socket, [message], list(descriptors.values()))
-        return int(self._socket.recv(64))
+        with self._one:  # functions are called from several threads
+            socket.send_fds(self._socket, [message], list(descriptors.values()))
+            return int(self._socket.recv(64))
 
 
 class OwnNursery(Nursery):
@@ -123,17 +127,37 @@ def _place(descriptors: Mapping[int, int]) -> None:
 
 
 TUNER = (sys.executable, "-m", "tuner")
+CHILDREN = (
+    "tuner.estimate.serve_orders",
+    "tuner.training.baselines.serve",
+    "tuner.worker.functions.called",
+    "tuner.worker.trainer",
+)
+"""What a command starts as `python -m` or `python -c`, each time importing torch for seconds."""
+
+
+def _in_nursery(words: Sequence[str], beginning: Sequence[str]) -> list[str] | None:
+    """What a fork is told of this command; None of one that is started as ever."""
+    if list(words[: len(beginning)]) == list(beginning):
+        return list(words[len(beginning) :])
+    python, *rest = words
+    child = python == sys.executable and rest[:1] in (["-m"], ["-c"])
+    if child and tuple(beginning) == TUNER and any(name in rest[1] for name in CHILDREN):
+        return rest
+    return None
 
 
 def popen_of(nursery: Nursery, beginning: Sequence[str] = TUNER) -> type[subprocess.Popen[Any]]:
-    """What starts commands with this beginning in the nursery, and everything else as ever."""
+    """What starts commands with this beginning in the nursery, with ours their children, and
+    everything else as ever."""
     plain = subprocess.Popen
     named = inspect.signature(plain._execute_child)  # type: ignore[attr-defined]
 
     class Popen(plain):  # type: ignore[misc, valid-type]
         def _execute_child(self, words: Any, *more: Any) -> None:
             given = named.bind(self, words, *more).arguments
-            if list(words[: len(beginning)]) != list(beginning):
+            told = _in_nursery(words, beginning)
+            if told is None:
                 super()._execute_child(words, *more)
                 return
             pipes = [
@@ -147,7 +171,7 @@ def popen_of(nursery: Nursery, beginning: Sequence[str] = TUNER) -> type[subproc
             descriptors |= {number: number for number in given["pass_fds"]}
             environment = dict(os.environ if given["env"] is None else given["env"])
             command = {
-                "words": list(words[len(beginning) :]),
+                "words": told,
                 "folder": os.fspath(given["cwd"] or Path.cwd()),
                 "environment": environment,
                 "cores": sorted(os.sched_getaffinity(0)),

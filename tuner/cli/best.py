@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from tuner.cli.command import option, takes
-from tuner.cli.options import Json, Storage, Study, TaskName, storage_url
+from tuner.cli.options import Json, Storage, TaskName, storage_url, studies
 from tuner.cli.output import note
 from tuner.cli.replace import Force, check_free, check_placeable, is_configuration
 from tuner.config import Values
@@ -33,7 +33,7 @@ Pick = Literal["same-quality", PointOfFront]
 class Picking:
     """The options of a command that is about a configuration of a study."""
 
-    variant: str | None = option("NAME", "Variant whose searches are picked from (or --study).")
+    variant: str | None = option("NAME", "The variant that is picked from (or --study).")
     pick: Pick = option(
         "NAME",
         "same-quality: the fastest that is as good as the default; or mql, time, knee.",
@@ -53,7 +53,7 @@ class Picking:
     max_time: float | None = option("S", "At most this many seconds.")
     max_mql: float | None = option("Q", "At most this MQL.")
     trial: int | None = option("N", "This trial, on the front or not.", min=0)
-    study: Study = None
+    study: str | None = studies("default: <task>-<variant>")
     storage: Storage = None
     force: Force = False
     json: Json = False

@@ -8,7 +8,7 @@ from typing import Any
 
 from tuner.cli.best import PointOfFront
 from tuner.cli.command import argument, command, option, switch
-from tuner.cli.options import Json, Storage, TaskName, storage_url
+from tuner.cli.options import Json, Storage, TaskName, storage_url, studies
 from tuner.cli.output import note, print_json
 from tuner.cli.replace import Force, check_files, is_page, is_table
 from tuner.errors import UsageError
@@ -16,11 +16,13 @@ from tuner.errors import UsageError
 
 @command
 def compare(
-    studies: list[str] = argument(
+    variants: list[str] | None = argument(
         "VARIANT...",
-        "Variants, the reference first; study:NAME for a study, group:NAME for a group; "
-        "or exported studies (.json, .json.gz).",
+        "Variants, the reference first; study:NAME, group:NAME, or exported studies (.json, "
+        ".json.gz).",
+        default=None,
     ),
+    study: str | None = studies("after the variants"),
     task: TaskName = "etth",
     pick: PointOfFront | None = option(
         None,
@@ -41,6 +43,7 @@ def compare(
     """Compare variants, default and retuned: what to do, how much faster, at what price, and how
     sure that is.
     """
+    named = _named(variants, study)
     check_files({"--csv": (csv, is_table), "--html": (html, is_page)}, force=force)
     url = storage_url(storage)
     if steps:
@@ -53,7 +56,7 @@ def compare(
         from tuner.report import comparison_steps
         from tuner.verdict.compare.steps import steps_report
 
-        told = steps_report(studies, task=task, storage=url)
+        told = steps_report(named, task=task, storage=url)
         files = ((csv, comparison_steps.write_csv), (html, comparison_steps.write_html))
         return _tell(told, comparison_steps.print_steps, files, json=json)
     from tuner.report.comparison_files import write_csv, write_html
@@ -61,10 +64,19 @@ def compare(
     from tuner.verdict.compare.findings import compare as make_report
     from tuner.verdict.compare.studies import read_studies
 
-    found = read_studies(studies, task=task, storage=url)
+    found = read_studies(named, task=task, storage=url)
     report = make_report(found, pick=pick)
     show = print_report if details else print_answer
     return _tell(report, show, ((csv, write_csv), (html, write_html)), json=json)
+
+
+def _named(variants: list[str] | None, study: str | None) -> list[str]:
+    """All that was named, each as `read_studies` takes it. Raises UsageError where nothing was."""
+    found = [each.strip() for each in (study or "").split(",") if each.strip()]
+    found = [each if each.startswith(("study:", "group:")) else f"study:{each}" for each in found]
+    if not variants and not found:
+        raise UsageError("name variants, or studies with --study")
+    return [*(variants or ()), *found]
 
 
 def _tell(report: Any, show: Callable[[Any], None], files: Iterable[Any], *, json: bool) -> int:
@@ -84,11 +96,12 @@ def _tell(report: Any, show: Callable[[Any], None], files: Iterable[Any], *, jso
 
 @command
 def explain(
-    studies: list[str] = argument(
+    variants: list[str] | None = argument(
         "VARIANT...",
-        "Variants; study:NAME for a study, group:NAME for a group; or exported studies "
-        "(.json, .json.gz).",
+        "Variants; study:NAME, group:NAME, or exported studies (.json, .json.gz).",
+        default=None,
     ),
+    study: str | None = studies("after the variants"),
     task: TaskName = "etth",
     epochs: int = option(
         "N", "Which learning rates converge under so many epochs?", default=50, min=1
@@ -103,9 +116,10 @@ def explain(
     from tuner.verdict.compare.studies import read_studies
     from tuner.verdict.explain import explain_study
 
+    named = _named(variants, study)
     found = [
         explain_study(each, epochs=epochs)
-        for each in read_studies(studies, task=task, storage=storage_url(storage))
+        for each in read_studies(named, task=task, storage=storage_url(storage))
     ]
     if json:
         print_json({"studies": [each.as_dict() for each in found]})

@@ -22,7 +22,7 @@ class ConfirmOptions:
     source: str = argument(
         "SOURCE", "Where the study is: a database URL, an SQLite file, a journal file, or a .csv."
     )
-    study: str | None = option("NAME", "The study; may be left out where there is one.")
+    study: str | None = option("NAME", "The study (default: the only one).")
     objective: str | None = option(
         "FILE.py:NAME", "The function that was searched; of a study of tuner's, none."
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from tuner.cli import options as common
 from tuner.cli.command import option, switch, takes
 from tuner.cli.device import OneDeviceOptions, chosen_gpu
-from tuner.cli.options import Json, Storage, TaskName, Trust
+from tuner.cli.options import Json, Storage, TaskName, Timeout, Trust
 from tuner.cli.output import note, print_json, say
 from tuner.cli.replace import Force, check_free, check_placeable
 from tuner.errors import UsageError
@@ -37,6 +37,7 @@ class GateOptions(OneDeviceOptions):
     output: Path | None = option("FILE", "A report in Markdown.")
     force: Force = False
     task: TaskName = "etth"
+    timeout: Timeout = None
     trust: Trust = False
     storage: Storage = None
     json: Json = False
@@ -66,6 +67,7 @@ def gate(options: GateOptions) -> int:
         "only_mql": options.only is not None,
         "seeds": options.seeds or MOST_PAIRS,
         "budget_s": duration_s(options.budget, "--budget"),
+        "timeout_s": duration_s(options.timeout, "--timeout"),
         "data_dir": common.data_folder(options.data_dir),
         "devices": _one_device(options),
         "storage": common.storage_url(options.storage),
@@ -105,7 +107,7 @@ def _report(outcome: GateOutcome, options: GateOptions) -> None:
     judged, names = outcome.judged, [in_code(options.variant), in_code(options.against)]
     if outcome.ended is not Outcome.FILLED:
         note(stopped_in_words(outcome.ended.value))
-    lines = ["Undecided: it ended before the first look."]
+    lines = [outcome.why or "Undecided: it ended before the first look."]
     if judged is not None:
         lines = [judged.sentence(*names), "", *judged.table(*names)]
     if options.json:

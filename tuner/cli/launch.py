@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.command import option, switch, takes
 from tuner.cli.notify import notified
-from tuner.cli.options import SearchOptions, Study, as_typed, opened_database
+from tuner.cli.options import SearchOptions, as_typed, opened_database
 from tuner.cli.output import note, print_json, say_told
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.spec.policy import SearchPolicy, StudySettings
@@ -36,7 +36,7 @@ class LaunchOptions(SearchOptions):
         min=1,
         max=MOST_SEARCHES,
     )
-    study: Study = None
+    study: str | None = option("NAME", "The study's name (default: <task>-<variant>).")
     policy: SearchPolicy = field(default_factory=SearchPolicy)
     warm_start: str | None = option(
         "STUDY[,STUDY]", "Studies, or exported ones, whose fronts go first."

@@ -44,9 +44,6 @@ DataDir = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON document on stdout; the rest on stderr.")
 ]
-Study = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Study name (default: <task>-<variant>).")
-]
 TaskName = Annotated[
     str, typer.Option("--task", metavar="NAME|FILE", help="etth, demo, or a task file (.toml).")
 ]
@@ -70,6 +67,14 @@ HangLimit = Annotated[
 Trust = Annotated[
     bool, typer.Option("--trust", help="Let a class or a program run that others named.")
 ]
+
+
+def studies(otherwise: str = "", *, default: Any = None) -> Any:
+    """The option that names studies, which is the same in all commands; `otherwise` says what
+    counts without it.
+    """
+    said = f"Studies, or group:NAME{otherwise and f' ({otherwise})'}."
+    return option("NAME[,NAME]", said, default=default, named="--study")
 
 
 def storage_url(flag: str | None) -> str:

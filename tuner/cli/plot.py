@@ -35,7 +35,7 @@ def plot(
     kind: Kind = argument("KIND", "Which figure."),
     output: Path = option("FILE", ".png, .svg, .pdf or .html.", default=...),
     study: str | None = option(
-        "NAME|FILE[,...]", "Studies, or files of exported ones (default: all of the database)."
+        "NAME|FILE[,...]", "Studies, group:NAME, or exported ones (default: all)."
     ),
     storage: Storage = None,
     force: Force = False,

@@ -9,7 +9,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tuner.cli.command import argument, command, option, switch
-from tuner.cli.options import Json, Storage, is_named, opened_database, storage_address, storage_url
+from tuner.cli.options import (
+    Json,
+    Storage,
+    is_named,
+    opened_database,
+    storage_address,
+    storage_url,
+    studies,
+)
 from tuner.cli.output import note, print_json, say
 from tuner.display.text import command_line
 from tuner.errors import (
@@ -35,7 +43,7 @@ WATCH_S = 2.0
 
 @command
 def status(
-    study: str | None = option("NAME", "This study alone, or group:NAME (default: all)."),
+    study: str | None = studies("default: all"),
     storage: Storage = None,
     watch: bool = switch("Stay and refresh; end with Ctrl-C."),
     json: Json = False,
@@ -177,9 +185,7 @@ def _watch(database: Database, study: str | None, *, leave_out: Container[str] =
 @command
 def trial(
     number: int = argument("NUMBER", "The trial's number in its study.", min=0),
-    study: str | None = option(
-        "NAME", "Its study; may be left out where the database has one only."
-    ),
+    study: str | None = option("NAME", "The study (default: the only one)."),
     storage: Storage = None,
     json: Json = False,
 ) -> int:
@@ -187,9 +193,11 @@ def trial(
     from tuner.report.study_status import read_trial
     from tuner.report.terminal.trial_sections import print_trial
     from tuner.study.open import open_study
+    from tuner.study.snapshot import study_meant
 
     with opened_database(storage_url(storage)) as database:
-        detail = read_trial(open_study(database, study or _only_study(database)), number)
+        name = study_meant(database, study) if study else _only_study(database)
+        detail = read_trial(open_study(database, name), number)
     if json:
         print_json(detail.as_dict())
     else:

@@ -90,9 +90,10 @@ def show(name: Name, storage: Storage = None, json: Json = False) -> int:
     """
     from tuner.report.holdings import described
     from tuner.study.open import open_study
+    from tuner.study.snapshot import study_meant
 
     with opened_database(storage_url(storage)) as database:
-        found = described(open_study(database, name))
+        found = described(open_study(database, study_meant(database, name)))
     if json:
         print_json(found)
         return 0
@@ -112,15 +113,16 @@ def rename(
     """Call a study otherwise. Its group, limits of device hours and verifications follow; its seeds
     and files stay. Refused while somebody is at work on it.
 
-    'tuner launch' and 'tuner retune' look for <task>-<variant>: under another name it is another
-    study to them, unless --study says it.
+    'tuner launch' looks for <task>-<variant>, and finds this one by --study NEW. 'tuner retune' has
+    no such option: to it, what is called otherwise is another study.
     """
     from tuner.launch.plan import check_study_name
     from tuner.study.housekeeping import rename_study
+    from tuner.study.snapshot import study_meant
 
     check_study_name(new, flag="NEW")
     with opened_database(storage_url(storage)) as database:
-        rename_study(database, old, new)
+        rename_study(database, study_meant(database, old), new)
     if json:
         print_json({"renamed": old, "to": new})
     else:
@@ -131,7 +133,7 @@ def rename(
 @app.command("delete", short_help="Delete a study, and all that is kept of it.")
 @command
 def delete(
-    name: str = argument("NAME", "The study, or group:NAME for all searches of a group."),
+    name: str = argument("NAME", "Studies, or group:NAME."),
     yes: bool = switch("Do not ask."),
     storage: Storage = None,
     json: Json = False,
@@ -179,10 +181,11 @@ def export(
     """Write a study into one file: definition, trials, curves, verification runs."""
     from tuner.study.archive import archive_of, write_archive
     from tuner.study.open import open_study
+    from tuner.study.snapshot import study_meant
 
     check_free(output, is_exported_study, force=force)
     with opened_database(storage_url(storage)) as database:
-        opened = open_study(database, name)
+        opened = open_study(database, study_meant(database, name))
         if not force:
             refuse_another_study(output, opened.name, opened.definition)
         try:
@@ -253,9 +256,10 @@ def code(name: Name, storage: Storage = None, json: Json = False) -> int:
     """
     from tuner.study.code import code_of
     from tuner.study.open import open_study
+    from tuner.study.snapshot import study_meant
 
     with opened_database(storage_url(storage)) as database:
-        files = code_of(open_study(database, name))
+        files = code_of(open_study(database, study_meant(database, name)))
     if json:
         rows = [
             {"file": str(own.path), "sha256": own.sha256, "source": content.decode()}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.cli.command import option, switch, takes
-from tuner.cli.options import WorkOptions, opened_database
+from tuner.cli.options import WorkOptions, opened_database, studies
 from tuner.cli.output import print_json, say_told
 from tuner.config import MANY, Choice
 from tuner.errors import UsageError
@@ -56,9 +56,7 @@ class VerifyOptions(WorkOptions):
     print_only: bool = switch(
         "Print what the engine would be told; the studies are made, nobody works.", named="--print"
     )
-    study: str | None = option(
-        "NAME[,NAME]", "Studies, or group:NAME (default: all searches of <task>-<variant>)."
-    )
+    study: str | None = studies("default: <task>-<variant>")
 
 
 @takes(VerifyOptions)

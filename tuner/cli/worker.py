@@ -19,6 +19,7 @@ from tuner.cli.options import (
     data_folder,
     named_as,
     storage_url,
+    studies,
 )
 from tuner.cli.output import note
 from tuner.errors import UsageError
@@ -39,11 +40,7 @@ PREDECESSOR_S = 90.0
 class WorkerOptions:
     """The options of `tuner worker`; the hidden ones are for its supervisor."""
 
-    study: str = option(
-        "NAME[,NAME]",
-        "Studies to pull trials from; group:NAME is all searches of a group.",
-        default=...,
-    )
+    study: str = studies(default=...)
     gpu: str | None = option(
         "INDEX|free", "The GPU this worker owns; free: one that no other worker here has."
     )

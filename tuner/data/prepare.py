@@ -335,7 +335,8 @@ def _training_ends(task: Task, pieces: Sequence[Piece]) -> list[str]:
         return [str(min(part.start for _, part in parts)), str(max(p.stop for _, p in parts) - 1)]
     times = np.concatenate([stamps[part] for stamps, part in parts])
     ends = np.datetime_as_string([times.min(), times.max()], "s").tolist()
-    return [end.replace("T", " ") for end in ends]
+    whole_days = all(end.endswith("T00:00:00") for end in ends)
+    return [end.partition("T")[0] if whole_days else end.replace("T", " ") for end in ends]
 
 
 def _refuse_beyond_bounds(task: Task, one: Series) -> None:

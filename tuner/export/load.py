@@ -289,7 +289,10 @@ def _in_database(
     """The studies that a name means, as one group."""
     with closing(_opened(storage)) as database:
         names = meant(database, name)
-        return grouped([snapshot(open_study(database, n)).with_runs_read() for n in names])[0]
+        opened = [open_study(database, each) for each in names]
+        if len({each.membership.group for each in opened}) > 1:
+            raise UsageError(f"{name} means studies of several groups; name one, or group:NAME")
+        return grouped([snapshot(each).with_runs_read() for each in opened])[0]
 
 
 def _opened(storage: str | None) -> Database:

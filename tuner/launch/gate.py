@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from tuner.data.task import load_task
+from tuner.display.text import in_code
 from tuner.errors import UsageError
 from tuner.export.pick import Asked, pick_of
 from tuner.launch import launcher, request, verification
@@ -29,6 +30,9 @@ from tuner.study.open import OpenStudy
 from tuner.study.own_file import beside_all, programs_of
 from tuner.study.snapshot import snapshot
 from tuner.verdict.gate import MOST_PAIRS, Judged, judge, looks_until
+from tuner.verdict.known_runs import converged_configurations, runs_of
+from tuner.verdict.recommendation import why_none
+from tuner.verdict.runs_model import LEAST_CONFIGURATIONS
 from tuner.verdict.verification_plan import Turn, add_session, refuse_unlike, seeds_to_verify_on
 from tuner.verdict.verified import Verified, as_configurations, verifications_of
 
@@ -53,8 +57,10 @@ class GateOutcome:
     """How a gate ended, and what it says."""
 
     ended: Outcome
-    judged: Judged | None
+    judged: Judged | None = None
     """None before the first look."""
+    why: str = ""
+    """What keeps it from any look, and what to do."""
 
 
 def run(asked: GateRequest, progress: request.Progress, stop: request.StopRequests) -> GateOutcome:
@@ -65,7 +71,7 @@ def run(asked: GateRequest, progress: request.Progress, stop: request.StopReques
         UsageError: something was asked for that is not there, or does not go together.
         DataError: data that is missing or unfit.
         StorageError: a database that cannot be used.
-        TunerError: the workers could not be kept alive, or a search recommends nothing.
+        TunerError: the workers could not be kept alive.
     """
     asked, until = request.checked(asked), deadline(asked.timeout_s)
     if asked.variant == asked.against:
@@ -91,7 +97,9 @@ def run(asked: GateRequest, progress: request.Progress, stop: request.StopReques
             search = replace(launches[0], study=studies[0].name, trials=MOST_TRIALS, policy=policy)
             ended = launcher.run(search, progress=notes.progress, stop=stop).ended
             if ended is not Outcome.FILLED:
-                return GateOutcome(ended=ended, judged=None)
+                return GateOutcome(ended=ended)
+            if why := _undecided(studies[0], asked.variant):
+                return GateOutcome(ended=ended, why=why)
         crew = Crew(
             devices=where.devices[:1],
             task=asked.task,
@@ -114,6 +122,18 @@ def run(asked: GateRequest, progress: request.Progress, stop: request.StopReques
             if judged is not None and judged.decided:
                 break
         return GateOutcome(ended=ended, judged=judged)
+
+
+def _undecided(study: OpenStudy, variant: str) -> str:
+    """Why its search recommends nothing; empty where it does."""
+    now = snapshot(study)
+    if why_none(now) is None:
+        return ""
+    there = converged_configurations(now, runs_of(now))
+    return (
+        f"Undecided: a recommendation takes {LEAST_CONFIGURATIONS} configurations that converged, "
+        f"its default among them; the search of {in_code(variant)} has {there}: raise --budget."
+    )
 
 
 def _together(plans: Sequence[LaunchPlan], model: str | None, asked: GateRequest) -> LaunchPlan:

@@ -14,6 +14,7 @@ from optuna.trial import TrialState
 from sqlalchemy import select, update
 
 from tuner.config import MqlSplit
+from tuner.display.text import command_line, option
 from tuner.errors import StorageError, TunerError, UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
@@ -27,7 +28,9 @@ from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.private import names_by_id, replace_constraints
 from tuner.storage.schema import studies
 from tuner.study.open import (
+    MADE_AS,
     OpenStudy,
+    attributes_of_studies,
     check_resumable,
     create_or_resume,
     list_studies,
@@ -369,7 +372,7 @@ def _planned(database: Database, asked: Mapping[str, StudyDefinition], said: Sai
     for group, fresh in asked.items():
         meant = asked_searches(known, group, said.searches, said.draw)
         first = open_study(database, meant.like) if meant.like is not None else None
-        notes = meant.notes
+        notes = meant.notes if first else (*meant.notes, *_called_otherwise(database, group))
         for name, place in meant.places.items():
             if name in plans:
                 raise UsageError(
@@ -397,6 +400,16 @@ def _planned(database: Database, asked: Mapping[str, StudyDefinition], said: Sai
             )
             notes = ()
     return list(plans.values())
+
+
+def _called_otherwise(database: Database, group: str) -> list[str]:
+    """What to say of a study that begins under the name that others had before."""
+    return [
+        f"{group} begins anew: the study that was called so is {name!r} now, and 'tuner launch' "
+        f"goes on with it by {command_line(option('--study', name))}"
+        for name, attributes in attributes_of_studies(database).items()
+        if attributes.get(MADE_AS) == group and name != group
+    ]
 
 
 def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPolicy, SearchPolicy]:

@@ -150,18 +150,32 @@ def searches_of(database: Database, group: str) -> list[str]:
     return list(members_of(memberships(database), group).values()) or [group]
 
 
-def studies_meant(database: Database, name: str) -> list[str]:
-    """The names of the studies that `name` means: of that study alone, or of all in `group:NAME`.
-
-    A study whose name begins so is found by it.
+def studies_meant(database: Database, names: str) -> list[str]:
+    """The names of the studies that `names` means, each once: with commas, NAME or `study:NAME` of
+    that study alone, `group:NAME` of all in the group. What a study is called finds that study.
 
     Raises:
         UsageError: there is no such group.
     """
-    known = memberships(database)
-    if not name.startswith(PREFIX) or name in known:
-        return [name]
-    return _members(known, name.removeprefix(PREFIX))
+    known, found = memberships(database), list[str]()
+    for name in [names] if names in known else map(str.strip, names.split(",")):
+        if name.startswith(PREFIX) and name not in known:
+            found += _members(known, name.removeprefix(PREFIX))
+        else:
+            found.append(name if name in known else name.removeprefix(STUDY))
+    return list(dict.fromkeys(found))
+
+
+def study_meant(database: Database, name: str) -> str:
+    """The same where it has to be one study.
+
+    Raises:
+        UsageError: there is no such group, or several studies are meant.
+    """
+    found = studies_meant(database, name)
+    if len(found) > 1:
+        raise UsageError(f"{name} means {len(found)} studies; name one of {', '.join(found)}")
+    return found[0]
 
 
 def all_meant(database: Database, names: Iterable[str], *, variants: bool) -> list[str]:
@@ -393,17 +407,14 @@ def names_meant(name: str, database: Callable[[], Database]) -> list[str]:
 
 
 def opened_patiently(database: Database, names: str, *, retry_s: float) -> list[OpenStudy]:
-    """Studies by their names with commas, each search of a group where it is `group:NAME`. An
-    outage is waited for, `retry_s` at most.
+    """Studies as `studies_meant` takes them. An outage is waited for, `retry_s` at most.
 
     Raises:
         UsageError: there is no such study or group.
         DBAPIError, StorageInternalError: the database stayed away.
     """
-    meant: list[str] = []
-    for asked in names.split(","):
-        look = functools.partial(studies_meant, database, asked.strip())
-        meant += persistently(look, "the studies", retry_s=retry_s)
+    look = functools.partial(studies_meant, database, names)
+    meant = persistently(look, "the studies", retry_s=retry_s)
     return [
         persistently(functools.partial(open_study, database, name), "a study", retry_s=retry_s)
         for name in meant

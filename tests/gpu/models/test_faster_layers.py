@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from tuner.models.of_neuralforecast.faster_layers import make_faster
 from tuner.training.clock import exact_fp32
 
+if not torch.cuda.is_available():  # the library takes seconds to import
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
 WHY = "neuralforecast, or what it needs, is not installed"
 pytest.importorskip("neuralforecast.models", reason=WHY, exc_type=ImportError)
 

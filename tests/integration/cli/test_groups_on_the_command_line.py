@@ -51,6 +51,29 @@ def test_status_shows_groups(folder: Path) -> None:
     assert "unknown group 'demo-rmsnrm' (did you mean 'demo-rmsnorm'" in unknown.err
 
 
+def test_studies_are_named_alike_in_all_commands(folder: Path) -> None:
+    one, two, other = f"study:{NAMES[0]}", NAMES[1], "demo-original"
+    ways = (f"{one},{two},{two}", f"{two}, {NAMES[0]}", f"group:demo-rmsnorm,{one}")
+    for way, there in zip(ways, (NAMES[:2], NAMES[1::-1], NAMES), strict=True):
+        seen = works(folder, "status", "--json", "--study", way).json()["studies"]
+        assert [each["name"] for each in seen] == there
+        works(folder, "plot", "front", "--study", way, "--output", "named.html", "--force")
+    for words in ((f"study:{other}", one), (f"study:{other}", "--study", one), ("--study", one)):
+        said = works(folder, "explain", *words)
+        assert NAMES[0] in said.out
+    report = works(folder, "compare", "--study", f"{other}, {two}", "--json").json()
+    assert [each["studies"] for each in report["groups"]] == [[other], [two]]
+    works(folder, "trial", "1", "--study", one)
+    works(folder, "study", "show", one)
+    for given, why in (
+        (("trial", "1", "--study", "group:demo-rmsnorm"), "means 3 studies; name one of demo-rms"),
+        (("best", "--study", f"{one},{other}"), "means studies of several groups; name one"),
+        (("compare",), "name variants, or studies with --study"),
+    ):
+        refused = run(*given, folder=folder)
+        assert (refused.code, why in refused.error) == (2, True), refused.err
+
+
 def test_best_says_of_which_search_it_is(folder: Path) -> None:
     pick = ("--pick", "mql")
     found = works(folder, "best", "--variant", "rmsnorm", "--task", "demo", *pick, "--json").json()

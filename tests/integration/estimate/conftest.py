@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support import forked_cli
 from tests.support.small_estimates import SIZES, Small
 from tests.support.small_study import TASK_TOML
 from tuner.data.prepare import prepare
@@ -34,8 +36,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
 def process(small: Small) -> Iterator[MeasuringProcess]:
     device = CpuCores((min(os.sched_getaffinity(0)),))
     subject = Subject(definition=small.definition, task=small.task, data_dir=None, device=device)
-    with MeasuringProcess(subject) as found:
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", forked_cli.popen())
+        with MeasuringProcess(subject) as found:
+            yield found
 
 
 @pytest.fixture(scope="package")

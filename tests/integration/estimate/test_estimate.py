@@ -19,6 +19,8 @@ from tuner.devices import CpuCores
 from tuner.estimate.cost_model import MeasuredSize, SizeCosts, key_of, size_of
 from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_size_of_a_small_space_is_measured(costs: SizeCosts) -> None:
     assert len(costs.sizes) == 4

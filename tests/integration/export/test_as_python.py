@@ -27,7 +27,7 @@ from tuner.export.train import read_recipe
 from tuner.models.names import builtin_names
 from tuner.training import evaluate, fit
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 OWN = """
 from torch import nn

@@ -11,6 +11,8 @@ import pytest
 from tests.support.cli_processes import STUDY, Bench, finished, wait_for
 from tuner.errors import TunerError
 
+pytestmark = pytest.mark.slow
+
 EPOCHS = 60
 
 

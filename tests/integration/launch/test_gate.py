@@ -3,8 +3,11 @@ trainings are drawn."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +23,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.small_study import STUDY_TOML, TASK_TOML
 from tuner.cli.options import opened_database
 from tuner.launch.crew import Crew
-from tuner.launch.request import Outcome
+from tuner.launch.request import Outcome, Progress, StopRequests
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.trial.job import TrialJob
@@ -39,12 +42,16 @@ class Trainings:
     mql: float = 1.0
     time: float = 1.0
     until: int = 1000
-    """Ctrl-C comes after so many."""
+    """After so many it is ended from outside."""
+    by: signal.Signals | None = None
+    """The signal that ends it; None: its time is over."""
     made: int = 0
     stop: StopFlag = field(default_factory=StopFlag)
 
     def one(self, job: TrialJob) -> TrialResult | None:
         if self.made >= self.until:
+            if self.by is not None:
+                os.kill(os.getpid(), self.by)
             self.stop.set()
             return None
         self.made += 1
@@ -52,18 +59,25 @@ class Trainings:
         seconds, mql = 10 * self.time**new, 0.8 * self.mql**new + 0.02 * job.number
         return drawn_result(job, seconds=seconds, mql=mql, sd_time=0.01, sd_mql=0.001)
 
-    def work(self, crew: Crew, studies: Sequence[OpenStudy]) -> Outcome:
+    def work(
+        self, crew: Crew, studies: Sequence[OpenStudy], progress: Progress, stop: StopRequests
+    ) -> Outcome:
         source = VerificationSource if crew.verify else TrialSource
         self.stop = StopFlag()
         device = crew.devices[0]
-        Worker(studies, device, self.one, source=source, stop=self.stop, name="drawn").run()
-        return Outcome.INTERRUPTED if self.stop.is_set() else Outcome.FILLED
+        with progress.watching(studies):
+            Worker(studies, device, self.one, source=source, stop=self.stop, name="drawn").run()
+        if not self.stop.is_set() or stop.first is not None:
+            return stop.first or Outcome.FILLED
+        assert crew.deadline is not None
+        assert crew.deadline > time.monotonic() + 3000
+        return Outcome.TIMED_OUT
 
 
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     drawn = Trainings()
-    monkeypatch.setattr(Crew, "work", lambda crew, studies, *_: drawn.work(crew, studies))
+    monkeypatch.setattr(Crew, "work", lambda crew, *given: drawn.work(crew, *given[:3]))
     return drawn
 
 
@@ -127,12 +141,27 @@ def test_what_is_planted_worse_is_found(
     assert len(sentence.split()) <= 25
 
 
-def test_it_goes_on_where_ctrl_c_ended_it(
-    gate: Callable[..., Done], trainings: Trainings, tmp_path: Path
+@pytest.mark.parametrize(
+    ("by", "code", "ended"),
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated"),
+        (None, 4, "timed_out"),
+    ],
+)
+def test_it_goes_on_where_it_was_ended(
+    gate: Callable[..., Done],
+    trainings: Trainings,
+    tmp_path: Path,
+    by: signal.Signals | None,
+    code: int,
+    ended: str,
 ) -> None:
-    trainings.until = 7
-    first = gate("--json")
-    assert (first.code, first.json()["pairs"]) == (130, None)
+    trainings.until, trainings.by = 7, by
+    first = gate("--json", "--timeout", "1h")
+    assert (first.code, first.json()["outcome"]) == (code, ended)
+    assert first.json()["sentence"] == "Undecided: it ended before the first look."
+    assert "the same command continues where this one stopped" in first.err
     trainings.until = 1000
     assert gate().code == 0
     assert trainings.made == 20
@@ -150,6 +179,13 @@ def test_a_changed_model_may_have_a_search_first(
     gate: Callable[..., Done], trainings: Trainings
 ) -> None:
     assert gate("--retune").code == 2
+    done = gate("--retune", "--budget", "50s")
+    assert done.code == 4
+    assert re.fullmatch(
+        "Undecided: a recommendation takes 12 configurations that converged, its default among "
+        r"them; the search of `model\.toml` has [345]: raise --budget\.\n",
+        done.out,
+    )
     done = gate("--retune", "--budget", "200s", "--json")
     assert done.code in (0, 3), done.err
     assert trainings.made > done.json()["pairs"] * 2

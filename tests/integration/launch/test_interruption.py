@@ -35,6 +35,8 @@ from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.run import run_trial
 from tuner.worker.trainer import on_device
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = 1_000_000
 """Epochs of a trial that only an interruption ends."""
 MINUTES = 60

@@ -1,18 +1,22 @@
-"""Wheel and source archive carry what they must: study files, licence; the command works from any
-folder."""
+"""Wheel and source archive carry what they must: study files, licence; installed where nothing else
+is, the wheel runs the demo."""
 
 from __future__ import annotations
 
+import json
+import site
 import subprocess
 import sys
 import tarfile
 import tomllib
-import zipfile
+import venv
 from pathlib import Path
 
 import pytest
 
+from tests.support.forked_cli import given
 from tests.support.paths import REPOSITORY
+from tests.support.small_study import TASK_TOML
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +39,23 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unpacked(built: Path) -> Path:
-    """The wheel, unpacked as pip would."""
+def fresh(built: Path) -> Path:
+    """An environment with the wheel alone; what the wheel needs stands in ours, behind it."""
     (wheel,) = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(built / "site")
-    return built / "site"
+    folder = built / "fresh"
+    venv.create(folder)
+    pip = [sys.executable, "-m", "pip", "--python", f"{folder}/bin/python", "install", "--quiet"]
+    subprocess.run([*pip, "--no-index", "--no-deps", "--no-compile", str(wheel)], check=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "behind.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unpacked(fresh: Path) -> Path:
+    """Its packages."""
+    (package,) = fresh.glob("lib/python3*/site-packages/tuner")
+    return package.parent
 
 
 def test_the_licence_travels_in_both_archives(built: Path, unpacked: Path) -> None:
@@ -70,28 +85,37 @@ def test_the_package_names_its_urls(unpacked: Path) -> None:
         assert f"Project-URL: {name}, {url}\n" in metadata
 
 
-def test_the_study_files_travel_in_the_wheel(unpacked: Path) -> None:
-    shipped = {
-        path.name: path.read_text() for path in (unpacked / "tuner" / "studies").glob("*.toml")
-    }
-    assert shipped == {
-        path.name: path.read_text() for path in (REPOSITORY / "studies").glob("*.toml")
-    }
-    assert (unpacked / "tuner" / "py.typed").is_file()
-    assert (unpacked / "tuner/kubernetes/workers.yaml").is_file()
+def test_every_file_of_the_package_travels_in_the_wheel(unpacked: Path) -> None:
+    for ours, theirs, names in (
+        ("tuner", "tuner", "**/*"),
+        ("studies", "tuner/studies", "*.toml"),
+        ("storage/kubernetes", "tuner/kubernetes", "*.yaml"),
+    ):
+        files = [path for path in (REPOSITORY / ours).glob(names) if path.is_file()]
+        kept = [path for path in files if path.suffix != ".pyc"]
+        assert kept, names
+        for path in kept:
+            there = unpacked / theirs / path.relative_to(REPOSITORY / ours)
+            assert there.read_bytes() == path.read_bytes()
 
 
-def test_the_installed_command_knows_its_variants_in_any_folder(
-    unpacked: Path, tmp_path: Path
-) -> None:
-    # -I would hide the unpacked wheel too; PYTHONSAFEPATH keeps the current folder out of the way.
-    result = subprocess.run(
-        [sys.executable, "-m", "tuner", "variants", "--json"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1", "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert '"rmsnorm"' in result.stdout
+def test_installed_where_nothing_else_is_it_runs_the_demo(fresh: Path, tmp_path: Path) -> None:
+    def run(*command: str) -> str:
+        environment = given({"PYTHONPATH": None, "CUDA_VISIBLE_DEVICES": ""})
+        done = subprocess.run(
+            [f"{fresh}/bin/{command[0]}", *command[1:]],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert Path(run("python", "-c", "import tuner; print(tuner.__file__)")).is_relative_to(fresh)
+    (tmp_path / "short.toml").write_text(TASK_TOML, encoding="utf-8")  # of the demo's data
+    small = ["--task", "short.toml", "--trials", "1", "--max-epochs", "1"]
+    said = run("tuner", "launch", "--variant", "rmsnorm", *small, "--cpu", "--workers=1", "--json")
+    (study,) = json.loads(said)["studies"]
+    assert (study["name"], study["trials"]["complete"]) == ("tiny-rmsnorm", 1)

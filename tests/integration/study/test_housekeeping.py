@@ -321,6 +321,19 @@ class Answering(io.StringIO):
         return True
 
 
+def test_who_begins_anew_hears_what_the_study_is_called_now(database: Database) -> None:
+    launch(database, trials=4)
+    rename_study(database, "small", "first try")
+    assert launch(database, "first try")[0].notes == ()
+    (made,) = launch(database)
+    (said,) = made.notes
+    assert said == (
+        "small begins anew: the study that was called so is 'first try' now, and 'tuner launch' "
+        "goes on with it by --study 'first try'"
+    )
+    assert launch(database)[0].notes == ()
+
+
 def test_a_person_lists_shows_renames_and_deletes(
     recorded_database: RecordedDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,8 @@ from tuner.storage.records import Claim, TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume, open_study
 
+pytestmark = pytest.mark.slow
+
 TRIALS, RUNS = "trials", "runs"
 KINDS = st.sampled_from([TRIALS, RUNS])
 STEPS = int(os.environ.get("TUNER_TEST_QUEUE_STEPS", "120"))

@@ -29,6 +29,8 @@ from tuner.worker.functions.confirm import DETERMINISTIC, Margin, Verdict
 from tuner.worker.functions.foreign import ForeignStudy, read_foreign
 from tuner.worker.functions.study import create_study
 
+pytestmark = pytest.mark.slow
+
 WORDS = 25
 SLOW = """
 import random, time

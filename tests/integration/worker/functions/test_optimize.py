@@ -25,6 +25,8 @@ from tuner.errors import TunerError, UsageError
 from tuner.storage.url import parse_url
 from tuner.worker.functions.study import FunctionStudy, create_study, optimize
 
+pytestmark = pytest.mark.slow
+
 SPACE = {"x": FloatDistribution(0, 1)}
 
 
