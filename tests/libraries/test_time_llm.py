@@ -295,6 +295,7 @@ def test_a_folder_that_will_not_do_is_named_in_one_line(
     assert elsewhere == pinned, "where this host has it"
 
 
+@pytest.mark.slow
 def test_a_launch_ends_complete_and_its_saved_model_holds_no_frozen_weight(
     gpt2: Path, tmp_path: Path
 ) -> None:
