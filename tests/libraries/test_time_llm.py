@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 from tests.support.forked_cli import run
 from tests.support.tiny_tasks import tiny_task
 from tuner import load_model
+from tuner.cli.variants import choices_that_fail
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -293,6 +294,20 @@ def test_a_folder_that_will_not_do_is_named_in_one_line(
     monkeypatch.setenv(LLM_VARIABLE, str(gpt2))
     elsewhere = with_hash(pinned | {"folder": str(tmp_path / "none")})
     assert elsewhere == pinned, "where this host has it"
+
+
+def test_more_layers_than_there_are_is_said_by_the_check(gpt2: Path, data: DeviceData) -> None:
+    study = load_study_file("time-llm")
+    settings, defaults = (
+        {"folder": str(gpt2), **SMALL},
+        {**study.defaults.values(), "llm_layers": 2},
+    )
+    widened = study.space.model_dump() | {"llm_layers": {"type": "int", "low": 1, "high": 4}}
+    file = study.model_validate(
+        study.model_dump() | {"model_settings": settings, "defaults": defaults, "space": widened}
+    )
+    (said,) = choices_that_fail(file, data.shapes)
+    assert "llm_layers = 4 fails: llm_layers is 4, and the language model in" in said
 
 
 @pytest.mark.slow

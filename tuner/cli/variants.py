@@ -28,7 +28,7 @@ from tuner.config import (
 from tuner.errors import TunerError, UsageError
 from tuner.files.environment import nothing_collected
 from tuner.files.plain import excerpt, in_json
-from tuner.models.names import TIME_LLM
+from tuner.models.names import LAYERS, TIME_LLM
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData
@@ -91,12 +91,13 @@ def batch_sizes_that_fail(file: StudyFile, prepared: PreparedData) -> list[str]:
 
 def _configurations(file: StudyFile) -> Iterator[tuple[str, dict[str, Value]]]:
     """What is tried, in words, and the configuration that has it: each choice that is not the
-    default's, then whatever none of these, nor the defaults, have.
+    default's, and the most layers, then whatever none of these, nor the defaults, have.
     """
     defaults = file.defaults.values()
     tried = set(defaults)
     for name, r in file.space.ranges.items():
-        for choice in r.named if name not in OF_NO_NETWORK else ():
+        most = (int(r.bounds()[1]),) if name == LAYERS and r.whole and not r.named else ()
+        for choice in r.named or most if name not in OF_NO_NETWORK else ():
             params = file.space.nearest({**defaults, name: choice}, defaults)
             if params.get(name) == choice and choice != defaults.get(name):
                 tried |= set(params)

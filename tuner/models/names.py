@@ -20,8 +20,8 @@ def social_names() -> tuple[str, ...]:
     return LOOP, SHARED, HEADS
 
 
-TIME_LLM = "time-llm"
-"""The one with a frozen language model in its middle."""
+TIME_LLM, LAYERS = "time-llm", "llm_layers"
+"""The one with a frozen language model in its middle, and of that so many layers."""
 
 
 def network_names() -> tuple[str, ...]:
