@@ -54,7 +54,7 @@ $(LIBRARIES)/.installed: pyproject.toml constraints.txt $(VENV)/.installed-test
 	$(PYTHON) -m venv $(LIBRARIES)
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(LIBRARIES)/lib/python3*/site-packages)/behind.pth
 	$(LIBRARIES)/bin/python -m pip install --quiet --constraint constraints.txt \
-		$$($(BIN)/python -c 'import tomllib; found = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*found["baselines"], *found["foundation"], "pandas<3")')
+		$$($(BIN)/python -c 'import tomllib; found = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*found["baselines"], *found["foundation"], *found["llm"], "pandas<3")')
 	touch $@
 
 test-libraries: $(LIBRARIES)/.installed

@@ -71,6 +71,8 @@ class Recorded:
     """Cores that its process kept busy while its clock ran, on average."""
     peak_memory_bytes: int | None = _of(kinds.BYTES, OverSeeds.MAX, _SECTION)
     n_parameters: int | None = _of(kinds.COUNT, _MEDIAN, _SECTION)
+    n_frozen: int | None = _of(kinds.COUNT, _MEDIAN, _SECTION)
+    """Parameters that are not trained, and not among `n_parameters`; where there are any."""
     backend: str | None = _of(kinds.TEXT, kept=_SOURCE)
     backend_fallback: str | None = _of(kinds.TEXT, kept=_SECTION | In.NULL)
     backend_measured: str | None = _of(kinds.TEXT, kept=_SECTION)

@@ -35,6 +35,7 @@ IMPORTED = (
     "sqlalchemy.dialects.sqlite",
     "torch",
     "torch._dynamo",  # which the first optimiser asks for
+    "transformers.models.gpt2.modeling_gpt2",  # of .venv-libraries
     "tuner.cli.app",
     "tuner.cli.foreground",
     "tuner.cli.run",

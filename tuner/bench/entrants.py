@@ -35,6 +35,7 @@ from tuner.config import (
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.errors import UsageError, unknown_name
 from tuner.estimate.driven import Running, running
+from tuner.models.frozen_part import count_parameters
 from tuner.models.names import builtin_names
 from tuner.spec.study_file import StudyFile, load_study_file
 from tuner.version import installed
@@ -60,7 +61,7 @@ class Ours:
             first = training.read()
             counted = tuple(one_epoch() for _ in range(epochs))
             last = training.read()
-            parameters = sum(p.numel() for p in training.engine.model.parameters())
+            parameters = count_parameters(training.engine.model).trained
             setup_s = training.setup_s
         peak = memory.peak()
         return Round(

@@ -28,6 +28,7 @@ from tuner.config import (
 from tuner.errors import TunerError, UsageError
 from tuner.files.environment import nothing_collected
 from tuner.files.plain import excerpt, in_json
+from tuner.models.names import LAYERS, TIME_LLM
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData
@@ -90,12 +91,13 @@ def batch_sizes_that_fail(file: StudyFile, prepared: PreparedData) -> list[str]:
 
 def _configurations(file: StudyFile) -> Iterator[tuple[str, dict[str, Value]]]:
     """What is tried, in words, and the configuration that has it: each choice that is not the
-    default's, then whatever none of these, nor the defaults, have.
+    default's, and the most layers, then whatever none of these, nor the defaults, have.
     """
     defaults = file.defaults.values()
     tried = set(defaults)
     for name, r in file.space.ranges.items():
-        for choice in r.named if name not in OF_NO_NETWORK else ():
+        most = (int(r.bounds()[1]),) if name == LAYERS and r.whole and not r.named else ()
+        for choice in r.named or most if name not in OF_NO_NETWORK else ():
             params = file.space.nearest({**defaults, name: choice}, defaults)
             if params.get(name) == choice and choice != defaults.get(name):
                 tried |= set(params)
@@ -184,7 +186,7 @@ def _checked(name: str, prepared: PreparedData) -> Checked:
         past=model.EXOGENOUS_HIST,
         future=model.EXOGENOUS_FUTR,
         static=model.EXOGENOUS_STAT,
-        parameters=step.parameters,
+        parameters=step.parameters.trained,
         step_s=step.seconds,
         remarks=remarks,
     )
@@ -318,6 +320,8 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
         findings = seen.findings
         if library_class(file.model) is not None:  # nobody here will change that class
             findings = replace(findings, dead_parameters=(), ignored_inputs=())
+        if file.model == TIME_LLM:  # which says so itself
+            findings = replace(findings, ignored_inputs=(), waits=type(findings.waits)())
         said = [*unused_parts(architecture, prepared.shapes), *findings.notices(file.model)]
         said += seen.term.notices() if seen.term else ()
         if pooled := pooling_of(architecture, prepared.shapes, file.default_hyperparameters()):
@@ -338,7 +342,8 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
 def _document(file: StudyFile, prepared: PreparedData, seen: OneStep) -> dict[str, Any]:
     return {
         **in_json(file, "name", "model"),
-        "parameters": seen.parameters,
+        "parameters": seen.parameters.trained,
+        **({"frozen_parameters": seen.parameters.frozen} if seen.parameters.frozen else {}),
         **in_json(prepared, "data_hash", "series", task="task.name"),
         "windows": windows_of(prepared),
         "step": {"windows": seen.windows, "loss": seen.loss},
@@ -348,10 +353,7 @@ def _document(file: StudyFile, prepared: PreparedData, seen: OneStep) -> dict[st
 
 
 def _say_checked(file: StudyFile, task: str, prepared: PreparedData, seen: OneStep) -> None:
-    say(
-        f"{file.name}: {file.model} works, {seen.parameters:,} parameters at its defaults on task "
-        f"{task}"
-    )
+    say(f"{file.name}: {file.model} works, {seen.parameters} at its defaults on task {task}")
     counted = ", ".join(f"{number:,} {name}" for name, number in windows_of(prepared).items())
     say(f"checked: the data ({len(prepared.series)} series; windows: {counted}),")
     say(

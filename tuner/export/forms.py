@@ -24,7 +24,7 @@ from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.script_text import SCRIPTS, filled, headline, literal
 from tuner.files.plain import in_json
 from tuner.files.toml_file import toml_key, toml_value
-from tuner.models.names import social_names
+from tuner.models.names import TIME_LLM, social_names
 from tuner.models.of_neuralforecast.library_source import QUANTILES_FIRST
 from tuner.models.readings import reading_of
 from tuner.models.registry import check_name
@@ -327,9 +327,11 @@ def render(config: BestConfig, form: str) -> str:
         raise unknown_name("format", form, FORMATS)
     if config.definition.program is not None and form not in RECORDS:
         refuse_program(config.definition, config.study, f"--format {form}")
-    if config.definition.architecture.model in social_names() and form not in RECORDS:
+    model = config.definition.architecture.model
+    if model in (*social_names(), TIME_LLM) and form not in RECORDS:
+        named = "Time-LLM" if model == TIME_LLM else "Social-xLSTM"
         raise UsageError(
-            f"--format {form} has no Social-xLSTM yet; use --format toml or json, and tuner train "
+            f"--format {form} has no {named} yet; use --format toml or json, and tuner train "
             "for a model that forecasts"
         )
     return FORMS[form](config)

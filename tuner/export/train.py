@@ -29,6 +29,7 @@ from tuner.export.best_config import BestConfig
 from tuner.export.saved_model import SEED, card_path, describe, save_model
 from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict, in_json
 from tuner.files.toml_file import read_toml, validate
+from tuner.models.frozen_part import count_parameters
 from tuner.models.registry import cell_of
 from tuner.spec.program import MODEL as PROGRAM
 from tuner.spec.space import Configuration
@@ -438,6 +439,7 @@ def save_trained(
     model = best.result.model if isinstance(kept, Trained) else kept.model
     model = model if refitted is None else refitted.model
     assert model is not None, "a finished training has one"
+    counted = count_parameters(model)
     same = recipe.data_hash == prepared.data_hash
     known = recipe.baselines if same else ()
     said = worth_of(kept, baselines, prepared.task.objective_series, known)
@@ -456,7 +458,8 @@ def save_trained(
             name: _scores(each.scores) | in_json(each, "fit_s", "forecast_s")
             for name, each in baselines.items()
         },
-        "n_parameters": sum(each.numel() for each in model.parameters()),
+        "n_parameters": counted.trained,
+        "n_frozen": counted.frozen,
         "backend": best.result.backend.value,
         "backend_fallback": best.result.backend_fallback or None,
         "cell": cell_of(recipe.architecture, recipe.hyperparameters),

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import hashlib
 import os
 import stat
 import struct
@@ -14,6 +16,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+from tuner.errors import UsageError
 
 TEMPORARY = ".tmp"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -171,3 +175,25 @@ def marked(figure: bytes, kind: str) -> bytes:
     tag = b"<svg" if kind == "svg" else b"<head"
     end = figure.index(b">", figure.index(tag)) + 1
     return figure[:end] + COMMENT + figure[end:]
+
+
+# What files hold, by their hashes.
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of what a file holds, read once as long as it is the same file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        seen = path.stat()
+        return _digest(path, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+@functools.lru_cache(maxsize=10_000)
+def _digest(path: Path, *_as_it_is: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

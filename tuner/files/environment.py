@@ -177,6 +177,8 @@ STORAGE_VARIABLE = "TUNER_STORAGE"
 """The database's address: workers get it so, for it may hold a password."""
 DATA_VARIABLE = "TUNER_DATA_DIR"
 """The folder with a task's data."""
+LLM_VARIABLE = "TUNER_LLM_FOLDER"
+"""The folder of a language model, where it is not where a study file says."""
 LOCK_VARIABLE = "TUNER_LOCK_DIR"
 """The folder of the device locks, where containers or their like share a device."""
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError
-from tuner.models.names import social_names
+from tuner.models.names import TIME_LLM, social_names
 from tuner.models.registry import build_model
 from tuner.training.quantile_loss import rearranged
 
@@ -244,6 +244,8 @@ def model_class(architecture: Architecture) -> type[TunerModel]:
             f"variant {architecture.model!r} needs positions, which neuralforecast does not hand "
             "over; use tuner train"
         )
+    if architecture.model == TIME_LLM:
+        raise UsageError(f"{TIME_LLM} has no form for neuralforecast yet; use tuner train")
     if architecture.model in MODELS:
         return MODELS[architecture.model]
     name = f"Tuner{architecture.model.rpartition(':')[2]}"

@@ -20,6 +20,10 @@ def social_names() -> tuple[str, ...]:
     return LOOP, SHARED, HEADS
 
 
+TIME_LLM, LAYERS = "time-llm", "llm_layers"
+"""The one with a frozen language model in its middle, and of that so many layers."""
+
+
 def network_names() -> tuple[str, ...]:
     """The names of all networks that come with tuner."""
-    return *builtin_names(), *social_names()
+    return *builtin_names(), *social_names(), TIME_LLM

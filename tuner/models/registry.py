@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes, library_class
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import network_names, social_names
+from tuner.models.names import TIME_LLM, network_names, social_names
 from tuner.models.readings import check_mixer_arguments, split_reading
 from tuner.models.social_xlstm.variant_settings import Pooling, VariantSettings
 
@@ -42,7 +42,8 @@ def build_model(
     """A new network on the CPU, initialised from torch's global random state, in training mode.
 
     Mixers take the settings `n_blocks` (2), `feed_forward_size` (the hidden size) and the choices
-    of `tuner.models.readings`, Social-xLSTM those of `tuner.models.social_xlstm.variant_settings`.
+    of `tuner.models.readings`, Social-xLSTM those of `tuner.models.social_xlstm.variant_settings`,
+    Time-LLM those of `tuner.models.llm_folder`.
     A model of neuralforecast takes its hyperparameters by its own names. A class of the user's own
     is called as `Class(shapes, **settings, **own, hidden_size=..., dropout=...)`, the last two
     where the configuration has them; one with the interface of darts' TSMixer module as darts calls
@@ -88,6 +89,10 @@ def build_model(
         from tuner.models.social_xlstm.detector_networks import build_social
 
         return build_social(architecture.model, shapes, arguments)
+    if architecture.model == TIME_LLM:
+        from tuner.models.time_llm import build_time_llm
+
+        return build_time_llm(shapes, arguments)
     return _build_builtin(architecture, shapes, arguments)
 
 
@@ -133,6 +138,13 @@ def pooling_of(
     return pooling_in_words(shapes.positions, settings.pool_radius)
 
 
+WHAT_IS_KEPT = (
+    f"{TIME_LLM} reads each target's past alone, no covariates; each window's prompt is tokenised "
+    "once and kept; its way through the language model, and the prototypes, are computed in every "
+    "step"
+)
+
+
 def unused_parts(architecture: Architecture, shapes: ModelShapes) -> Iterator[str]:
     """What of a network will not be used here, a line for each.
 
@@ -141,7 +153,9 @@ def unused_parts(architecture: Architecture, shapes: ModelShapes) -> Iterator[st
             `tuner.models.of_neuralforecast.build.find_class`.
     """
     of_library = library_class(architecture.model)
-    if of_library is None:
+    if architecture.model == TIME_LLM:
+        said = WHAT_IS_KEPT
+    elif of_library is None:
         from tuner.models.own import methods_not_used, unused_notice
 
         said = unused_notice(architecture.model, methods_not_used(architecture))

@@ -37,6 +37,8 @@ from tuner.files.plain import (
     in_json,
     read_json,
 )
+from tuner.models.llm_folder import FOLDER, HASH, without_path
+from tuner.models.names import TIME_LLM
 from tuner.spec.objectives import TimeObjective, objective_names
 from tuner.spec.program import ClockLabel, NamedFiles, Program
 from tuner.spec.space import (
@@ -154,11 +156,13 @@ class StudyDefinition:
 
     def comparable(self) -> dict[str, Any]:
         """What identifies the study: without prose, and without the folder that a network's file,
-        a term's, or what it reads, happens to lie in.
+        a term's, a language model, or what it reads, happens to lie in.
         """
         data = {key: value for key, value in self.as_dict().items() if key != "core_change"}
         data["task"] = {key: value for key, value in self.task.items() if key != "description"}
         data["architecture"]["model"] = without_folder(self.architecture.model)
+        if self.architecture.model == TIME_LLM:
+            data["architecture"]["settings"] = without_path(self.architecture.settings)
         loss = self.training.loss
         if loss is not None:
             named = {"term": without_folder(loss.term), "weight": loss.weight}
@@ -317,6 +321,10 @@ def changed_files(stored: StudyDefinition, asked: StudyDefinition) -> dict[str, 
         if same_name and before != now and None not in (before, now):
             of_program = field == "model_source" and asked.program is not None
             found[field] = "the program of [process]" if of_program else _near(here)
+    hashes = {d.architecture.settings.get(HASH) for d in (stored, asked)}
+    if len(hashes - {None}) > 1:
+        folder = asked.architecture.settings[FOLDER]
+        found[f"architecture.settings.{HASH}"] = f"the language model in {folder}"
     files, asked_files = ({} if d.files is None else d.files.sha256 for d in (stored, asked))
     changed = [name for name, now in asked_files.items() if files.get(name, now) != now]
     return found | {f"files.{name}": name for name in changed}

@@ -6,7 +6,6 @@ Nothing here runs it. The command is a list of words that no shell ever reads.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import shlex
@@ -21,6 +20,7 @@ from pydantic import AfterValidator, Field
 from tuner.config import MqlSplit
 from tuner.display.text import shortened, shown
 from tuner.errors import UsageError
+from tuner.files.durable import file_sha256
 from tuner.files.plain import Digest, Label, Strict, explained
 
 # Files that a study's code reads, by the patterns of its study file: its weights, say, or its
@@ -49,7 +49,7 @@ class NamedFiles(Strict):
                 read, or has a name that cannot be stored, or too many files.
         """
         found = {path for each in patterns for path in matching(folder, each, key="files")}
-        names = {str(path.relative_to(folder)): digest_of(path) for path in sorted(found)}
+        names = {str(path.relative_to(folder)): file_sha256(path) for path in sorted(found)}
         try:
             return NamedFiles(folder=str(folder), sha256=names)
         except ValueError as error:
@@ -65,28 +65,9 @@ class NamedFiles(Strict):
             path = Path(self.folder) / name
             if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a long name
                 return f"{path} is not on this host, and no database carries it: copy it there"
-            if digest_of(path) != digest:
+            if file_sha256(path) != digest:
                 return f"{path} is not the file that the study was made with: restore it"
         return ""
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of what a file holds, read once as long as it is the same file.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
-        seen = path.stat()
-        return _digest(path, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-
-
-@functools.lru_cache(maxsize=MOST_FILES)
-def _digest(path: Path, *_as_it_is: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def matching(folder: Path, pattern: str, *, key: str) -> Iterator[Path]:
@@ -219,7 +200,7 @@ class Program(ProgramTable):
         whole, folder = hashlib.sha256(), Path(self.folder)
         for path in files:
             name = path.relative_to(folder) if path.is_relative_to(folder) else path.name
-            whole.update(f"{name}\0{digest_of(path)}\n".encode())
+            whole.update(f"{name}\0{file_sha256(path)}\n".encode())
         return whole.hexdigest()
 
 

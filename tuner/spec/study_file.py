@@ -26,6 +26,8 @@ from tuner.config import (
 from tuner.errors import UsageError, guess, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import TomlDocument, read_toml, validate
+from tuner.models.llm_folder import FOLDER, with_hash
+from tuner.models.names import TIME_LLM
 from tuner.models.of_neuralforecast.auto_space import study_of_library
 from tuner.models.of_neuralforecast.library_source import (
     check_names,
@@ -222,7 +224,11 @@ class StudyFile(BaseModel):
         return NamedFiles.of(self.files, Path(self.folder)) if self.files else None
 
     def architecture(self) -> Architecture:
-        return Architecture(model=self.model, settings=self.model_settings)
+        """Raises UsageError where it needs a language model's folder, and has none."""
+        settings = self.model_settings
+        if self.model == TIME_LLM:
+            settings = with_hash(settings)
+        return Architecture(model=self.model, settings=settings)
 
     def default_hyperparameters(self) -> Hyperparameters:
         return self.defaults.hyperparameters(self.training.loss)
@@ -369,8 +375,8 @@ def _of_class(reference: str) -> StudyFile:
 
 
 def _beside(path: Path, file: StudyFile) -> StudyFile:
-    """A network's `file.py:Class`, and a term's, is relative to the study file that names it,
-    wherever the command runs.
+    """A network's `file.py:Class`, a term's, and a language model's folder is relative to the study
+    file that names it, wherever the command runs.
     """
     loss = file.training.loss
     if loss is not None:
@@ -378,7 +384,11 @@ def _beside(path: Path, file: StudyFile) -> StudyFile:
     training = file.training.model_copy(update={"loss": loss})
     model = _placed(path, file.model)
     folder = str(path.parent.absolute()) if file.files else file.folder
-    return file.model_copy(update={"model": model, "training": training, "folder": folder})
+    update = {"model": model, "training": training, "folder": folder}
+    if model == TIME_LLM and (llm := file.model_settings.get(FOLDER)):
+        placed = str((path.parent / Path(str(llm)).expanduser()).absolute())
+        update["model_settings"] = {**file.model_settings, FOLDER: placed}
+    return file.model_copy(update=update)
 
 
 def _placed(path: Path, reference: str) -> str:

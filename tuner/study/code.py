@@ -21,6 +21,8 @@ from typing import Any
 from tuner.config import names_file
 from tuner.display.text import command_line
 from tuner.errors import DataError, UsageError
+from tuner.models.llm_folder import with_hash
+from tuner.models.names import TIME_LLM
 from tuner.models.own_modules import files_beside
 from tuner.spec.definition import StudyDefinition
 from tuner.study.create import BESIDE, refuse_changed_beside
@@ -52,6 +54,11 @@ def with_code(
             f"study {opened.name!r} cannot go on here: {problem}, or start another study with "
             "--study NAME"
         )
+    if definition.architecture.model == TIME_LLM:
+        try:
+            with_hash(definition.architecture.settings)
+        except UsageError as error:
+            raise UsageError(f"study {opened.name!r} cannot go on here: {error}") from None
     model = _runnable(
         opened, definition.architecture.model, definition.model_source, trust, trusted
     )

@@ -127,7 +127,7 @@ def over_space(archive: Archive, file: StudyFile, name: str) -> tuple[Archive, C
     Raises:
         UsageError: the file is of another network, or its space is the archive's.
     """
-    there, here = archive.definition.architecture.model, file.architecture().model
+    there, here = archive.definition.architecture.model, file.model
     if here.rpartition("/")[2] != there.rpartition("/")[2]:
         raise UsageError(
             f"--space: {file.name} is of the network {here}, study {archive.name!r} of {there}; "

@@ -17,8 +17,9 @@ from tuner.devices.backend_rules import why_not_together
 from tuner.errors import UsageError, first_line
 from tuner.files.arguments import refuse_truths
 from tuner.models.fault import out_of_memory
+from tuner.models.frozen_part import HoldsFrozen, count_parameters
 from tuner.models.registry import build_model
-from tuner.training.batching import Shuffles
+from tuner.training.batching import Shuffles, batches
 from tuner.training.checkpoint import Checkpoint, Checkpointer, CheckpointFiles
 from tuner.training.clock import Clock, arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
@@ -102,6 +103,19 @@ class EngineInUse:
         return self.model.eval()
 
 
+MOST_SHOWN = 1024
+"""Windows at once."""
+
+
+def show_windows(model: nn.Module, data: DeviceData) -> None:
+    """A network that makes something of each window once does it now, before the clock."""
+    if not isinstance(model, HoldsFrozen):
+        return
+    for split in (data.train, data.val):
+        for index in batches(torch.arange(len(split), device=data.minimum.device), MOST_SHOWN):
+            model.see(split.gather(index).past)
+
+
 def ready_engine(
     state: RunState, data: DeviceData, model: nn.Module, pool: EnginePool | None
 ) -> EngineInUse:
@@ -118,7 +132,8 @@ def ready_engine(
     """
     config = state.config
     state.backend, state.fallback = choose_backend(config, data.shapes, model, state.device)
-    state.n_parameters = sum(p.numel() for p in model.parameters())
+    state.n_parameters, state.n_frozen = count_parameters(model)
+    show_windows(model, data)
     lent = None if pool is None else pool.lend(config, data, model)
     if pool is not None:
         state.others_bytes = pool.n_bytes

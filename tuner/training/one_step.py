@@ -22,6 +22,7 @@ from tuner.devices.host import free_memory_bytes
 from tuner.devices.watch import Watch
 from tuner.errors import TunerError, UsageError
 from tuner.models.fault import FAULTS, on_one_line, out_of_memory
+from tuner.models.frozen_part import Counted, count_parameters
 from tuner.models.registry import build_model
 from tuner.training.batching import batch_shapes
 from tuner.training.inspection.enough_memory import needed_bytes, within
@@ -41,7 +42,7 @@ _Seen = TypeVar("_Seen")
 class OneStep:
     """What was seen of it."""
 
-    parameters: int
+    parameters: Counted
     windows: int
     loss: float
     seconds: float
@@ -70,8 +71,8 @@ def train_one_step(
     name = architecture.model
     data = to_device(prepared, "cpu").seeing(hyperparameters.input_size)
     model = build_within_memory(architecture, hyperparameters, data.shapes)
-    parameters = sum(p.numel() for p in model.parameters())
-    if not any(p.requires_grad for p in model.parameters()):
+    counted = count_parameters(model)
+    if not counted.trained:
         raise UsageError(f"{name}: has no parameters that could be trained")
     windows = min(MOST_WINDOWS, hyperparameters.batch_size, len(data.train))
     config = RunConfig(
@@ -102,7 +103,7 @@ def train_one_step(
         findings = _tried(name, "a look at some more steps", lambda: look(step, data, windows))
     _try_lone_window(name, step, data, hyperparameters.batch_size)
     return OneStep(
-        parameters=parameters,
+        parameters=counted,
         windows=windows,
         loss=loss,
         seconds=seconds,

@@ -86,6 +86,8 @@ class FitResult:
     """When its clock started in this process, in seconds since 1970 on this machine's clock."""
     timed_until: float = math.nan
     """When it stopped."""
+    n_frozen: int = 0
+    """Parameters that are not trained, and not among `n_parameters`."""
     context_lost: bool = False
     """Memory ran out in a capture that could not be ended: torch takes it to be still under way.
 
@@ -156,6 +158,7 @@ class RunState:
     resumed_from: int = field(default=0, init=False)
     setup_s: float = field(default=math.nan, init=False)
     n_parameters: int = field(default=0, init=False)
+    n_frozen: int = field(default=0, init=False)
     n_windows: int = field(default=0, init=False)
     """Training windows so far."""
     history: list[EpochRecord] = field(default_factory=list, init=False)
@@ -299,6 +302,7 @@ class RunState:
             samples_per_s=self.n_windows / wall_clock_s if wall_clock_s else math.nan,
             peak_memory_bytes=self.peak_memory_bytes(),
             n_parameters=self.n_parameters,
+            n_frozen=self.n_frozen,
             backend=self.backend,
             backend_fallback=self.fallback,
             precision=self.config.training.precision,

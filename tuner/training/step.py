@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import Batch, DeviceData, DeviceSplit
+from tuner.models.frozen_part import frozen_parts
 from tuner.training.batching import batches
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.own_term import own_term
@@ -27,7 +28,7 @@ from tuner.training.stage_marks import Mark, Stage, unmarked
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """What is computed again, in the order in which the network has them."""
-    found = list(_repeated(model))
+    found = [each for part in (model, *frozen_parts(model)) for each in _repeated(part)]
     return found or list(model.children())
 
 

@@ -338,6 +338,7 @@ def _recorded(
         clock=ClockLabel.TUNER.value,
         resumed_from_epoch=result.resumed_from or None,
         context_lost=result.context_lost or None,
+        n_frozen=result.n_frozen or None,
         **{name: getattr(result, name) for name in _OF_FIT},
     )
     return on_device(recorded, device)

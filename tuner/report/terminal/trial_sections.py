@@ -177,7 +177,8 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
     yield from _backend(recorded)
     if recorded.n_parameters is not None:
         peak = f"{_bytes(recorded.peak_memory_bytes)} at the peak"
-        yield "network", f"{recorded.n_parameters:,} parameters, {peak}"
+        frozen = f" and {recorded.n_frozen:,} frozen ones" if recorded.n_frozen else ""
+        yield "network", f"{recorded.n_parameters:,} parameters{frozen}, {peak}"
     if recorded.seed is not None:
         yield "seed", str(recorded.seed)
 

@@ -22,6 +22,7 @@ from tuner.errors import UsageError
 from tuner.kernels import why_not
 from tuner.kernels.host_kernels import why_not_built
 from tuner.models.fault import on_one_line, out_of_memory
+from tuner.models.frozen_part import HoldsFrozen
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
@@ -109,6 +110,8 @@ def choose_backend(
     if (problem := why_not_together(training) or why_not_on(training, device.type)) is not None:
         raise UsageError(problem)
     backend = resolve_backend(config, shapes, device)
+    if isinstance(model, HoldsFrozen) and model.why_eager and backend is not Backend.EAGER:
+        return Backend.EAGER, model.why_eager
     if training.checkpoint_activations and training.backend is Backend.AUTO:
         return backend, WHY_EAGER
     if backend is Backend.COMPILE and device.type == "cpu":
@@ -306,6 +309,8 @@ class Candidates:
 
     def why_not_captured(self) -> str:
         """Where a step waits for the host, in one line; empty where none does."""
+        if isinstance(self.model, HoldsFrozen) and self.model.why_eager:
+            return self.model.why_eager
         step = Step(self.config, self.data, self.model, capturable=True)
         step.set_learning_rate(self.config.hyperparameters.learning_rate)
         windows = min(self.config.hyperparameters.batch_size, len(self.order))
