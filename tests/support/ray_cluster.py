@@ -55,16 +55,14 @@ def ray_cluster(folder: Path, *, cores: int = 2, gpus: int = 0) -> Iterator[RayC
     `folder` is to have a short name.
     """
     port = free_port()
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    # Of a GPU that is made up, CUDA knows nothing.
+    others = ("RAY_", "CUDA_VISIBLE_DEVICES")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(others)}
     client = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-    # Actors as urgent as all else here, not at niceness 15; no process before it is asked for.
-    quick = {"RAY_worker_niceness": "0", "RAY_enable_worker_prestart": "0"}
-    quick |= {"RAY_prestart_worker_first_driver": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    environment = {**kept, **client, **quick}
+    environment = {**kept, **client, "RAY_USAGE_STATS_ENABLED": "0"}
     ray = [sys.executable, "-m", "ray.scripts.scripts"]
     words = f"start --head --block --port {port} --num-cpus {cores} --num-gpus {gpus}"
     more = ["--include-dashboard=false", "--temp-dir", str(folder), "--node-ip-address=127.0.0.1"]
-    more += ["--no-monitor", "--include-log-monitor=false"]  # a Python each, that nobody asks
     # Whichever are free: among those that it would take by itself may be the head's.
     more += ["--min-worker-port=0", "--max-worker-port=0"]
     with (folder / "head.log").open("wb") as log:

@@ -459,8 +459,9 @@ class Worker:
             self._lease.look()
         return result
 
-    def _deliver(self, queue: Queue[Any], piece: Piece, result: TrialResult) -> None:
-        """Store a result, on local disk first, where it outlives this process meanwhile.
+    def _deliver(self, queue: Queue[Any], piece: Piece, result: TrialResult) -> bool:
+        """Store a result, on local disk first, where it outlives this process meanwhile. True when
+        it counts.
 
         Raises:
             DBAPIError, StorageInternalError: the database stayed away; the result stays on disk.
@@ -483,6 +484,7 @@ class Worker:
         came = result.values or result.recorded.failure or ""
         how = "done" if counted else "not counted"
         _log.info("%s %s: %s %s", piece.what, how, result.state.name, came)
+        return counted
 
     def _report(self, opened: OpenStudy, *, trial_number: int | None, epoch: int | None) -> None:
         """For who watches: no reason to end a worker when the database is away just now."""
