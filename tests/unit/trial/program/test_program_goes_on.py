@@ -121,8 +121,9 @@ def test_who_was_interrupted_after_its_last_epoch_says_so_or_begins_anew(
 
 def test_a_program_without_a_checkpoint_begins_anew_with_its_clock(tmp_path: Path) -> None:
     text = """
+    open("starts", "a").write("one\\n")
     for number in (1, 2, 3):
-        if number == 3 and not os.path.exists("hung"): open("hung", "w"); time.sleep(60)
+        if number == 3 and len(open("starts").readlines()) == 1: time.sleep(60)
         epoch(number, .5)
     say(final={"test_mql": 1})
     """
