@@ -4,6 +4,7 @@ with its card.
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -397,6 +398,16 @@ def best_of(trained: Sequence[Trained]) -> Trained:
     return min(trained, key=lambda each: each.result.best_val_loss)
 
 
+def as_scored(baselines: Mapping[str, Timed], series: str | None) -> tuple[Scored, ...]:
+    """What was scored here, as a study keeps it, by the task's objective `series`."""
+    found = []
+    for name, each in baselines.items():
+        mqls = zip(("test_mql", "val_mql"), each.scores.of_series(series), strict=True)
+        known: dict[str, Any] = {error: mql for error, mql in mqls if math.isfinite(mql)}
+        found.append(Scored(name=name, **known, **in_json(each.scores, "test_runs", "val_runs")))
+    return tuple(found)
+
+
 def worth_of(
     kept: Kept,
     baselines: Mapping[str, Timed],
@@ -407,10 +418,7 @@ def worth_of(
     sentence; also than those `of_study` that are not among them. By the task's objective `series`;
     where it has none, by the mean over all forecasts.
     """
-    scored: list[Scored] = []
-    for name, each in baselines.items():
-        mql = each.scores.of_series(series)[0]
-        scored.append(Scored(name=name, test_mql=mql, test_runs=each.scores.test_runs))
+    scored = [*as_scored(baselines, series)]
     scored += [each for each in of_study if each.name not in baselines]
     mql, runs = kept.scores.of_series(series)[0], kept.scores.test_runs
     found = worth(mql, runs, scored, "this model")

@@ -293,7 +293,7 @@ class _Work:
         """Train what the study chose, and hold it against what needs no training."""
         self.around.say("trains the model")
         self.around.own(device := self.devices[0])
-        from tuner.export.train import worth_of
+        from tuner.export.train import as_scored, worth_of
         from tuner.training.baselines.plain import score_baselines
         from tuner.worker.trainer import on_device
 
@@ -303,6 +303,8 @@ class _Work:
             timed, series = score_baselines(data), prepared.task.objective_series
             known = {name: each.scores.of_series(series) for name, each in timed.items()}
             best = self._chosen()
+            if best is not None and not best.baselines:  # the search's time was over
+                best = dataclasses.replace(best, baselines=as_scored(timed, series))
             found = best.against_baselines("the best network") if best else None
             better = found is not None and found.better is True
             kept, said = (None, "")

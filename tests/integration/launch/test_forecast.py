@@ -27,7 +27,8 @@ from tuner.launch.request import DeviceChoice
 from tuner.report.forecast_page import forecast_page
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
-from tuner.study.open import open_study
+from tuner.study.baselines import ATTRIBUTE
+from tuner.study.open import list_studies, open_study
 from tuner.study.results import read_results
 
 WORDS = ("forecast", "walk.csv", "--horizon", "2", "--cpu")
@@ -95,6 +96,9 @@ def test_a_killed_call_goes_on_and_a_finished_one_says_its_answer_again(
     begun = search_until("trains", tmp_path)
     assert [*begun.record.stages] == ["task", "search", "confirmation"]
     assert finished(folder) == searched, "nothing is computed twice"
+    with closing(open_database(parse_url(f"sqlite:///{folder}/study.db"), create=False)) as there:
+        (name,) = list_studies(there)  # as where its time was over before they were scored
+        open_study(there, name).optuna.set_user_attr(ATTRIBUTE, [])
 
     done = forked_cli.run(*WORDS, folder=tmp_path)
     assert done.code == 0, done.err
