@@ -4,6 +4,7 @@ was raised.
 
 from __future__ import annotations
 
+import functools
 import sys
 import sysconfig
 import traceback
@@ -42,7 +43,7 @@ def _place(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{_short(error.filename)}, line {error.lineno}"
     frames = [
-        each for each in traceback.extract_tb(error.__traceback__) if _of_the_user(each.filename)
+        each for each in traceback.extract_tb(error.__traceback__) if of_the_user(each.filename)
     ]
     return f"{_short(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
 
@@ -62,13 +63,14 @@ def place_now(within: CodeType, *, but_in: str) -> str | None:
         filename = frame.f_code.co_filename
         if filename == but_in:
             return None
-        if _of_the_user(filename):
+        if of_the_user(filename):
             return f"{_short(filename)}, line {frame.f_lineno}"
         frame = frame.f_back
     return ""
 
 
-def _of_the_user(filename: str) -> bool:
+@functools.cache
+def of_the_user(filename: str) -> bool:
     """Neither this package, nor Python's own, nor an installed one, nor code without a file."""
     path = Path(filename)
     installed = {"site-packages", "dist-packages"} & set(path.parts)

@@ -16,8 +16,11 @@ from tuner.estimate.whole_estimate import seconds_in_words
 from tuner.files.plain import in_json
 from tuner.profile.profile_records import (
     ADVICE,
+    ANOTHER,
     MEMORY,
     OPERATIONS,
+    ROUNDED,
+    SAME,
     Advice,
     AtBatch,
     Profile,
@@ -118,8 +121,10 @@ class Listing:
 
 def _listings(profile: Profile) -> Iterator[tuple[str, Listing]]:
     """Those that there are by now, each with the name of what it is of."""
-    if profile.advice:
+    if any(each.rung is None for each in profile.advice):
         yield ADVICE, _listed_advice(profile)
+    if any(each.rung is not None for each in profile.advice):
+        yield LADDER, _listed_ladder(profile)
     if profile.operations.top:
         yield OPERATIONS, _listed_operations(profile)
     if profile.memory:
@@ -129,6 +134,8 @@ def _listings(profile: Profile) -> Iterator[tuple[str, Listing]]:
 def _listed_advice(profile: Profile) -> Listing:
     rows = []
     for each in profile.advice:
+        if each.rung is not None:
+            continue
         kind = "fault" if each.fault else "" if each.helps else "idle"
         foretold = "-" if each.epoch_s is None else seconds_in_words(each.epoch_s)
         rows.append((kind, (each.change, gain_of(each), foretold, remark_on(each))))
@@ -138,6 +145,37 @@ def _listed_advice(profile: Profile) -> Listing:
         rows=rows,
         numbers=(1, 2),
     )
+
+
+def _listed_ladder(profile: Profile) -> Listing:
+    """Changes of a script, by what becomes of its result; with all that help, as they add up."""
+    rows: list[tuple[str, tuple[str, ...]]] = [
+        ("", (AS_IT_IS, "", _per_s(1 / profile.pace.window_s), "1.00 x", "", "", "", "", "")),
+    ]
+    for group in (SAME, ROUNDED, ANOTHER):
+        for each in profile.advice:
+            rung = each.rung
+            if rung is None or rung.group != group:
+                continue
+            peak = "" if rung.peak_bytes is None else f"{rung.peak_bytes / 1e6:,.0f} MB"
+            shares = ["" if each is None else f"{each:.0f}" for each in (rung.gpu, rung.cpu)]
+            figures = (_per_s(rung.samples_per_s), gain_of(each), _per_s(rung.together_per_s))
+            cells = (each.change, group, *figures, *shares, peak, remark_on(each))
+            rows.append(("" if each.helps else "idle", cells))
+    heads = ("change", "gives", "samples/s", "gain", "with those kept", "GPU %", "CPU %")
+    return Listing(
+        title="Each change alone, and with those above it that are kept",
+        heads=(*heads, "memory", ""),
+        rows=rows,
+        numbers=(2, 3, 4, 5, 6, 7),
+    )
+
+
+LADDER, AS_IT_IS = "ladder", "as it is"
+
+
+def _per_s(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.0f}"
 
 
 def _listed_operations(profile: Profile) -> Listing:
@@ -174,7 +212,7 @@ def print_measured(profile: Profile, console: Console, printed: set[str]) -> Non
     Advice is printed at the end, in its order.
     """
     for name, table in _tables(profile):
-        if name not in (*printed, *profile.left, ADVICE):
+        if name not in (*printed, *profile.left, ADVICE, LADDER):
             console.print(table)
             printed.add(name)
 

@@ -299,6 +299,25 @@ class Trend:
     steps: int = 0
 
 
+SAME, ROUNDED, ANOTHER = "same bits", "other rounding", "another training"
+"""Groups of changes, by what becomes of the training's result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """What a change came to, and with all before it that help: throughput in samples a second."""
+
+    group: str
+    samples_per_s: float | None = None
+    """None where it did not run."""
+    together_per_s: float | None = None
+    """None where it is not one of those that are kept."""
+    gpu: float | None = None
+    cpu: float | None = None
+    """All cores together, in per cent, as `gpu`."""
+    peak_bytes: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """Something to change, and what it gave."""
@@ -317,6 +336,8 @@ class Advice:
     """How it changes what is computed; empty where it does not."""
     outcome: str = ""
     """Why it was not tried, or what came instead of a gain."""
+    rung: Rung | None = None
+    """Of a change of somebody else's training, which is one of a ladder of them."""
 
     @property
     def helps(self) -> bool:
@@ -498,6 +519,15 @@ def of_falling(trend: Trend, epoch_steps: int) -> Advice | None:
         gain=max(gain, LEAST_GAIN),
         epoch_s=steady_s,
         outcome="reckoned from the first steps' pace, for the first epoch",
+    )
+
+
+def of_no_number(steps: int) -> Advice:
+    """The fault that the loss is none any more."""
+    return Advice(
+        change="lower the learning rate, clip gradients, or scale the loss under fp16",
+        why=f"the loss is no finite number within {steps} steps",
+        fault=True,
     )
 
 

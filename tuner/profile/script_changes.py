@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -115,6 +118,12 @@ class Changes:
     """Those of one run; none of them is the script as it is."""
 
     workers: int | None = None
+    prefetch: int | None = None
+    """Batches that each worker of a loader makes ahead."""
+    pinned: bool = False
+    """Each loader's batches lie in pinned memory, and are copied without waiting."""
+    to_none: bool = False
+    """`zero_grad` lets gradients go, and fills them with no zeros."""
     batch: float | None = None
     """By which each loader's batch size is multiplied."""
     one_sample: bool = False
@@ -122,12 +131,19 @@ class Changes:
     precision: str | None = None
     """`bf16`, `tf32`."""
     fused: bool = False
+    accumulate: int = 1
+    """Batches whose gradients add up to one step."""
     compiled: str | None = None
     """A mode of torch.compile."""
     no_reads: bool = False
     """A line that reads a tensor's value gets what it got first."""
     without: tuple[str, ...] = ()
     """Parts of the network that cost nothing."""
+
+    def and_those(self, other: Changes) -> Changes:
+        """Both; where they say different things of the same, as `other` has it."""
+        said = {f.name: getattr(other, f.name) for f in fields(other)}
+        return replace(self, **{k: v for k, v in said.items() if v != getattr(Changes(), k)})
 
 
 class _OneSample(Dataset[Any]):
@@ -153,12 +169,20 @@ FUSABLE = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 def changed(changes: Changes) -> Iterator[None]:
     """In here what is made is made in the changed way; what needs the network is `on_network`'s."""
     with ExitStack() as stack:
-        loaders = (changes.workers, changes.batch, changes.one_sample or None)
-        if any(each is not None for each in loaders):
+        loading = (changes.workers, changes.prefetch, changes.batch)
+        if changes.one_sample or changes.pinned or any(each is not None for each in loading):
             stack.enter_context(_constructor(DataLoader, _loader_of(changes)))
-        if changes.fused:
-            for kind in FUSABLE:
-                stack.enter_context(_constructor(kind, _fused))
+        for kind in FUSABLE if changes.fused else ():
+            stack.enter_context(_constructor(kind, _fused))
+        if changes.pinned:
+            by = {name: _not_waiting(getattr(Tensor, name)) for name in ("to", "cuda")}
+            stack.enter_context(replaced(Tensor, by))
+        if changes.to_none:
+            zero = Optimizer.zero_grad
+            by = {"zero_grad": lambda self, set_to_none=True: zero(self, set_to_none=True)}  # noqa: ARG005
+            stack.enter_context(replaced(Optimizer, by))
+        if changes.accumulate > 1:
+            stack.enter_context(_accumulated(changes.accumulate))
         if changes.no_reads:
             stack.enter_context(values_remembered(lambda file: "/tuner/" in file))
         if changes.precision == "tf32":
@@ -191,6 +215,37 @@ def _constructor(
     return replaced(kind, {"__init__": made})
 
 
+def _not_waiting(method: Callable[..., Any]) -> Callable[..., Any]:
+    def moved(tensor: Tensor, *args: Any, **named: Any) -> Any:
+        return method(tensor, *args, **{"non_blocking": True, **named})
+
+    return moved
+
+
+@contextmanager
+def _accumulated(batches: int) -> Iterator[None]:
+    """Optimisers that are made in here step each so many calls, and keep gradients until then."""
+    plain = Optimizer.__init__
+
+    def made(self: Any, *args: Any, **named: Any) -> None:
+        plain(self, *args, **named)
+        calls, step, zero = itertools.count(1), self.step, self.zero_grad
+        due = [False]
+
+        def seldom(_self: Any, closure: Any = None) -> Any:
+            due[0] = next(calls) % batches == 0
+            if due[0]:
+                return step() if closure is None else step(closure)
+            return None if closure is None else closure()  # of Lightning: the pass itself
+
+        # A schedule wants a method, whose function it asks for.
+        self.step = MethodType(seldom, self)
+        self.zero_grad = lambda *given, **said: zero(*given, **said) if due[0] else None
+
+    with replaced(Optimizer, {"__init__": made}):
+        yield
+
+
 def _fused(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
     if not named.get("foreach"):
         named.setdefault("fused", True)
@@ -212,7 +267,13 @@ def _loader_of(
             named["dataset"] = _OneSample(named["dataset"])
         if changes.workers is not None:
             named["num_workers"] = changes.workers
-            named.setdefault("persistent_workers", changes.workers > 0)
+            named["persistent_workers"] = changes.workers > 0
+            if not changes.workers:
+                named.pop("prefetch_factor", None)
+        if changes.prefetch is not None and named.get("num_workers"):
+            named["prefetch_factor"] = changes.prefetch
+        if changes.pinned:
+            named["pin_memory"] = True
         if changes.batch is not None and named.get("batch_sampler") is None:
             named["batch_size"] = max(1, int((named.get("batch_size") or 1) * changes.batch))
         return ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import scipy.stats  # noqa: F401 - once, not in each run
 import torch
@@ -24,11 +26,11 @@ from torch import Tensor, nn
 from tuner.devices import list_gpus
 from tuner.errors import first_line
 from tuner.estimate.driven import peak_bytes
-from tuner.models.fault import on_one_line, out_of_memory
+from tuner.models.fault import of_the_user, on_one_line, out_of_memory
 from tuner.profile.profile_records import Operations
 from tuner.profile.script_changes import READS, changed, of_torch, on_network, replaced
 from tuner.profile.script_hooks import EnoughError, Hooks, profile_of
-from tuner.profile.script_profile import ORDER, RAN, Order, Ran, Script, serve
+from tuner.profile.script_profile import ORDER, RAN, Hot, Order, Ran, Script, serve
 from tuner.profile.step_operations import Watching, operations
 from tuner.profile.tried_advice import of_loop
 from tuner.profile.variant_faults import dead_parts, loops_in, step_s, there_and_back
@@ -83,6 +85,66 @@ def _called(name: str) -> str:
     return f".{name}()"
 
 
+# Which lines of a script take the time in which neither the network nor the optimiser runs.
+
+
+SAMPLED_S = 0.005
+
+
+class Lines:
+    """Looks every few milliseconds at what the script's main thread is at."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[str, bool]] = Counter()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._main = threading.main_thread().ident or 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def shares(self) -> tuple[Hot, ...]:
+        """The lines that it was met at most, of all moments since the first step."""
+        whole = self._seen.total()
+        most = [each for each in self._seen.most_common(HOTTEST + 1) if each[0][0]]
+        return tuple(Hot(line, n / whole, loads) for (line, loads), n in most[:HOTTEST])
+
+    def forget(self) -> None:
+        """What was before the first timed step."""
+        self._seen.clear()
+
+    def _look(self) -> None:
+        while not self._over.wait(SAMPLED_S):
+            frame = sys._current_frames().get(self._main)  # noqa: SLF001 - there is no other way
+            self._seen[_at(frame)] += 1
+
+
+def _at(frame: FrameType | None) -> tuple[str, bool]:
+    """The script's line that is run, and whether a loader runs it; no line in a network's call, a
+    backward pass or an optimiser's step.
+    """
+    line, loads = "", False
+    while frame is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if of_torch(file):
+            if name in COMPUTES:
+                return "", False
+            loads = loads or "/data/dataloader.py" in file
+        elif not line and of_the_user(file):
+            line = f"{Path(file).name}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return line, loads
+
+
+HOTTEST = 3
+COMPUTES = ("_call_impl", "backward", "profile_hook_step")
+"""Functions of torch's in which the time is the network's, or the optimiser's."""
+
 LOOKED_AT = 3
 """Steps under torch.profiler, and as many in which reads of values are counted."""
 
@@ -94,32 +156,34 @@ def run(order: Order) -> Ran:
         def ended() -> None:
             raise EnoughError
 
-        hooks = Hooks(
-            order.script.steps,
-            on_network=lambda network: on_network(network, order.changes, stack),
-            ended=ended,
-        )
-        gpu = next(iter(list_gpus(os.environ)), None)
-        watching = Watching(gpu) if order.look else None
+        reads, lines = Reads(), Lines()
+
+        def known(network: nn.Module) -> None:
+            lines.forget()
+            on_network(network, order.changes, stack)
+
+        hooks = Hooks(order.script.steps, on_network=known, ended=ended)
+        watching = Watching(next(iter(list_gpus(os.environ)), None))
         stack.enter_context(changed(order.changes))
         stack.enter_context(hooks.installed())
-        reads = Reads()
-        if watching is not None:
+        stack.enter_context(watching)
+        if order.look:
             stack.enter_context(reads.counted())
-            stack.enter_context(watching)
+            stack.enter_context(lines)
         failure = _run_script(order.script)
         hooks.finish()
     if failure or not hooks.seen.steps:
         return Ran(failure=failure)
-    ran = Ran(
-        profile=profile_of(hooks, of_an_epoch=True),
-        loader=hooks.seen.loader,
-        peak_bytes=peak_bytes(hooks.device),
-    )
-    if watching is None:
+    profile = profile_of(hooks, of_an_epoch=True)
+    now = replace(profile, busy=replace(watching.busy, process=profile.busy.process))
+    loader, peak = hooks.seen.loader, peak_bytes(hooks.device)
+    ran = Ran(profile=now, loader=loader, peak_bytes=peak, lines=lines.shares())
+    if not order.look:
         return ran
-    now = replace(ran.seen, busy=watching.busy)
-    return _looked(hooks, replace(ran, profile=now, reads=reads.each_step(hooks.number)), order)
+    return _looked(hooks, replace(ran, reads=reads.each_step(hooks.number)), order)
+
+
+LESS_MEMORY = "a smaller batch whose gradients accumulate, or bf16, takes less"
 
 
 def _run_script(script: Script) -> str:
@@ -137,7 +201,7 @@ def _run_script(script: Script) -> str:
         return f"it ended with code {end.code}" if code else f"it ended: {first_line(end)}"
     except BaseException as error:  # noqa: BLE001 - it is somebody else's
         if (reason := out_of_memory(error)) is not None:
-            return f"out of memory: {first_line(reason)}"
+            return f"out of memory: {first_line(reason)}; {LESS_MEMORY}"
         traceback.print_exc()
         return on_one_line(error)
     return ""

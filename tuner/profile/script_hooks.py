@@ -20,6 +20,7 @@ from torch.optim.optimizer import (
 from torch.utils.data import dataloader
 
 from tuner.profile.profile_records import (
+    Busy,
     Pace,
     Profile,
     Recorder,
@@ -28,6 +29,7 @@ from tuner.profile.profile_records import (
     merged,
     moment,
     of_falling,
+    of_no_number,
     seconds_between,
     stages_of,
     trend_of,
@@ -74,6 +76,10 @@ class Observed:
     alive: set[str] = field(default_factory=set)
     began: float = 0.0
     setup_s: float = 0.0
+    busy: float | None = None
+    """Of one core, in per cent, what this process did in the timed steps."""
+    loss: Tensor | None = None
+    """The last one."""
 
 
 SETTLE = 8
@@ -115,6 +121,7 @@ class Hooks:
         self.number = 0
         """Of steps so far."""
         self._validated = False
+        self._clocks = 0.0, 0.0
         self._last_loader: Any = None
         self._searching: Any = None
         self._on_network_hooks: list[Any] = []
@@ -192,6 +199,7 @@ class Hooks:
 
     def _backward(self, plain: Callable[..., Any], tensor: Tensor, *args: Any, **named: Any) -> Any:
         self.mark(Stage.FORWARD)  # the loss, since the network's forward pass was over
+        self.seen.loss = tensor.detach()
         found = plain(tensor, *args, **named)
         self.mark(Stage.BACKWARD)
         return found
@@ -229,7 +237,8 @@ class Hooks:
         done = self.number - SETTLE
         if done == 0:
             self._know_loader()
-            self.seen.setup_s = time.perf_counter() - self.seen.began
+            self._clocks = time.perf_counter(), time.process_time()
+            self.seen.setup_s = self._clocks[0] - self.seen.began
         else:
             self._note()
         if done == ROUNDS * (self._block + self._recorded):
@@ -260,6 +269,8 @@ class Hooks:
     def finish(self) -> None:
         """What there is, is reckoned with: also where the training ends before all steps."""
         if self.number > SETTLE:
+            took, computed = time.perf_counter(), time.process_time()
+            self.seen.busy = 100 * (computed - self._clocks[1]) / (took - self._clocks[0])
             self._stop_recording()
             self._reckon()
 
@@ -322,16 +333,18 @@ def profile_of(hooks: Hooks, *, of_an_epoch: bool) -> Profile:
     seen, loader, pace = hooks.seen, hooks.seen.loader, _pace_of(hooks.seen)
     trend = trend_of(ticks_of(seen.steps), seen.sampled_steps)
     steps = round(pace.windows / pace.batch_size) if of_an_epoch else seen.sampled_steps
-    falling = of_falling(trend, steps)
+    broken = seen.loss is not None and not bool(seen.loss.isfinite().all())
+    faults = [of_falling(trend, steps), of_no_number(seen.sampled_steps) if broken else None]
     recorded, how = merged(seen.recordings), how_recorded(hooks.device)
     return Profile(
+        busy=Busy(process=seen.busy),
         subject="" if seen.network is None else type(seen.network).__name__,
         device="",
         settings={"batch": pace.batch_size, "workers": loader.workers},
         pace=pace,
         stages=stages_of(recorded, seen.recorded_steps, pace, how=how),
         trend=trend,
-        advice=() if falling is None else (falling,),
+        advice=tuple(each for each in faults if each is not None),
     )
 
 

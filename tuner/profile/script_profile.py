@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -20,12 +21,16 @@ from tuner.errors import TunerError
 from tuner.files.child import ChildProcess, Orders, SilentError, end_with, in_words
 from tuner.profile.profile_records import (
     ADVICE,
+    ANOTHER,
+    LEAST_GAIN,
     MEMORY,
+    ROUNDED,
+    SAME,
     Advice,
     AtBatch,
-    Operations,
     Pace,
     Profile,
+    Rung,
     Stages,
     Tell,
     silent,
@@ -34,6 +39,7 @@ from tuner.profile.profile_records import (
 from tuner.profile.script_changes import Changes
 from tuner.profile.script_hooks import Loader
 from tuner.profile.tried_advice import (
+    ACCUMULATED,
     LEAST_SHARE,
     NO_LARGER,
     NO_WAIT,
@@ -159,6 +165,16 @@ class Order:
     """Whether faults, operations and utilisation are wanted, too, and the script's trace."""
 
 
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """A line of the script, and the share of all moments in which it was being run."""
+
+    line: str
+    share: float
+    loads: bool
+    """A DataLoader runs it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
     """What a run came to."""
@@ -172,6 +188,8 @@ class Ran:
     """Parts of the network that no loss depends on, where they were looked for."""
     reads: tuple[str, ...] = ()
     """Lines that wait for a value in each step, likewise."""
+    lines: tuple[Hot, ...] = ()
+    """Where the script itself is at most, likewise."""
 
     @property
     def seen(self) -> Profile:
@@ -234,7 +252,6 @@ def run_script(
 DATA_SHARE = 0.25
 """Of an epoch: from so much on, waiting for data is a fault."""
 
-MOST_WORKERS = 4
 FACTORS = (4, 16)
 FEW = 30
 """Steps of each batch size."""
@@ -265,21 +282,42 @@ class _Tried:
         return self.ran.seen.pace
 
     def advice(self) -> Iterator[Advice]:
-        """Faults and settings, each tried where that can be done from outside."""
+        """Faults, then the ladder of settings, each tried where that can be done from outside."""
         steps = max(FEW, min(self.script.steps, int(MOST_S / self.pace.step_s)))
-        for each in (*_faults(self.ran), *_settings(self.ran.seen.operations)):
-            if isinstance(each, Advice):
-                yield each
-                continue
-            self.announce(f"trying: {each.advice.change}")
-            try:
-                after = self.again(each.changes, steps)
-            except ScriptError as error:
-                yield replace(each.advice, outcome=f"failed: {error}")
-            else:
-                yield judged(each.advice, after.seen.pace, self.pace)
+        for each in _faults(self.ran):
+            yield each if isinstance(each, Advice) else self.tried(each, steps)[0]
         yield from _reckoned(self.ran.seen.stages, self.pace)
+        yield from self.ladder(steps)
         yield self.larger_batch(steps)
+
+    def tried(self, each: _Try, steps: int) -> tuple[Advice, Ran | None]:
+        """What a change came to, and the run of it."""
+        self.announce(f"trying: {each.advice.change}")
+        try:
+            after = self.again(each.changes, steps)
+        except ScriptError as error:
+            return replace(each.advice, outcome=f"failed: {error}"), None
+        return judged(each.advice, after.seen.pace, self.pace), after
+
+    def ladder(self, steps: int) -> Iterator[Advice]:
+        """Each change alone, and, where it helps, with all before it that help, if they together
+        are faster with it.
+        """
+        kept, together_s = Changes(), self.pace.window_s
+        for group, rungs in LADDER:
+            for each in rungs(self.ran, kept):
+                advice, alone = self.tried(each, max(FEW // 2, steps // each.changes.accumulate))
+                rung = Rung(group=group)
+                if alone is not None:
+                    rung = _rung(group, alone)
+                both = kept.and_those(each.changes)
+                if advice.helps and alone is not None and group != ANOTHER:
+                    with contextlib.suppress(ScriptError):
+                        all_of_it = alone if both == each.changes else self.again(both, steps)
+                        if all_of_it.seen.pace.window_s * LEAST_GAIN <= together_s:
+                            kept, together_s = both, all_of_it.seen.pace.window_s
+                            rung = replace(rung, together_per_s=1 / together_s)
+                yield replace(advice, rung=rung)
 
     def again(self, changes: Changes, steps: int) -> Ran:
         """Of one that takes too long it is said at once: it has cost minutes.
@@ -311,7 +349,10 @@ class _Tried:
             tried[after.batch_size] = after
         step_s = {size: each.step_s for size, each in tried.items()}
         size, advice = larger_batch(pace.batch_size, step_s, said)
-        return advice if size == pace.batch_size else judged(advice, tried[size], pace)
+        if size == pace.batch_size:
+            return replace(advice, rung=Rung(group=ANOTHER))
+        rung = Rung(group=ANOTHER, samples_per_s=1 / tried[size].window_s)
+        return replace(judged(advice, tried[size], pace), rung=rung)
 
     def memory_of_batches(self) -> Iterator[AtBatch]:
         """At half, once and twice the batch, each in a process of its own: none ends ours."""
@@ -328,10 +369,24 @@ class _Tried:
             yield AtBatch(size, other.peak_bytes, other.seen.pace.step_s)
 
 
+def _waiting(ran: Ran) -> float:
+    """The share of an epoch in which a step waits for its data."""
+    return ran.seen.stages.share(Stage.DATA, Stage.TRANSFER)
+
+
+def _idles(ran: Ran) -> bool:
+    """Whether this process computes little although nobody else makes its batches."""
+    busy = ran.seen.busy.process
+    return busy is not None and busy < IDLE and not ran.loader.workers
+
+
 def _faults(ran: Ran) -> Iterator[_Try | Advice]:
-    share = ran.seen.stages.share(Stage.DATA, Stage.TRANSFER)
+    share = _waiting(ran)
     if share >= DATA_SHARE:
-        yield from _of_data(ran.loader.workers, share)
+        yield _of_data(ran, share)
+    outside = sum(each.share for each in ran.lines if not each.loads)
+    if outside >= DATA_SHARE and ran.seen.operations.kernels is None:
+        yield _of_host(ran, outside)
     if ran.dead:
         yield _Try(Changes(without=ran.dead), of_dead(ran.dead, "loss"))
     if ran.reads:
@@ -344,24 +399,81 @@ def _faults(ran: Ran) -> Iterator[_Try | Advice]:
         yield _Try(Changes(no_reads=True), begun) if on_gpu else replace(begun, outcome=NO_WAIT)
 
 
-def _of_data(present: int, share: float) -> Iterator[_Try]:
-    why = f"a step waits for its data in {share:.0%} of an epoch"
-    once = Advice(
-        change="transform the data once, before the first epoch, and keep what came of it",
-        why=why,
-        fault=True,
-        outcome="tried with one sample, given again and again",
+def _of_data(ran: Ran, share: float) -> _Try:
+    """What a data set that is ready would give; how it comes to be so depends on what it does."""
+    line = next((f", most of it in {each.line}" for each in ran.lines if each.loads), "")
+    change = "transform the data once, before the first epoch, and keep what came of it"
+    why = f"a step waits for its data in {share:.0%} of an epoch{line}"
+    if _idles(ran):
+        change = "read the data into memory once, or have workers read ahead"
+        why += f"; meanwhile {IDLES}"
+    outcome = "tried with one sample, given again and again"
+    return _Try(
+        Changes(one_sample=True), Advice(change=change, why=why, fault=True, outcome=outcome)
     )
-    yield _Try(Changes(one_sample=True), once)
-    workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)))
-    if workers > present:
-        change = f"num_workers {workers} in place of {present}"
-        yield _Try(Changes(workers=workers), Advice(change=change, why=why, fault=True))
 
 
-def _settings(launched: Operations) -> Iterator[_Try | Advice]:
-    on_gpu = launched.kernels is not None
-    of_steps = Advice(change="the optimiser with fused=True", why="one kernel for all parameters")
+def _of_host(ran: Ran, outside: float) -> Advice:
+    """Lines of the loop itself: slices of series, one after the other."""
+    named = ", ".join(each.line for each in ran.lines if not each.loads)
+    begun = Advice(
+        change="make all windows once, as tensors on the device, and pick a batch by its numbers",
+        why=f"the host prepares batches in {outside:.0%} of a step: {named}",
+        fault=True,
+        outcome="reckoned from where the time goes",
+    )
+    pace, left = ran.seen.pace, 1 - min(outside, MOST)
+    after = replace(pace, step_s=pace.step_s * left, epoch_s=pace.epoch_s * left)
+    return judged(begun, after, pace)
+
+
+IDLE = 50.0
+IDLES = "the process computes little: it waits for a disk, or a network"
+MOST = 0.95
+
+
+def _rung(group: str, ran: Ran) -> Rung:
+    busy = ran.seen.busy
+    cpu = statistics.fmean(busy.cores) if busy.cores else None
+    return Rung(
+        group=group,
+        samples_per_s=1 / ran.seen.pace.window_s,
+        gpu=busy.gpu,
+        cpu=cpu,
+        peak_bytes=ran.peak_bytes,
+    )
+
+
+# The ladder: what is tried of each script, in this order.
+
+
+def _of_workers(ran: Ran, _kept: Changes) -> Iterator[_Try]:
+    """Where a step waits for its loader."""
+    cores = len(os.sched_getaffinity(0))
+    if ran.loader.batch_size is None or _waiting(ran) < LEAST_SHARE:
+        return
+    for workers in WORKERS:
+        # What computes its samples has no use for more processes than there are cores.
+        if workers != ran.loader.workers and (workers <= cores or _idles(ran)):
+            advice = Advice(change=f"num_workers {workers} in place of {ran.loader.workers}")
+            yield _Try(Changes(workers=workers), advice)
+
+
+def _of_loading(ran: Ran, kept: Changes) -> Iterator[_Try]:
+    workers = ran.loader.workers if kept.workers is None else kept.workers
+    if workers and _waiting(ran) >= LEAST_SHARE:
+        ahead = Changes(workers=workers, prefetch=AHEAD)
+        change = f"prefetch_factor {AHEAD}, persistent_workers, with {workers} workers"
+        yield _Try(ahead, Advice(change=change, why="more batches lie ready"))
+    if ran.seen.operations.kernels is not None:
+        change = "pin_memory, and copies with non_blocking=True"
+        yield _Try(Changes(pinned=True), Advice(change=change, why="copies go on beside kernels"))
+    change = "zero_grad(set_to_none=True)"
+    yield _Try(Changes(to_none=True), Advice(change=change, why="no zeros are written"))
+
+
+def _of_rounding(ran: Ran, _kept: Changes) -> Iterator[_Try]:
+    launched, on_gpu = ran.seen.operations, ran.seen.operations.kernels is not None
     tf32 = Advice(
         change='torch.set_float32_matmul_precision("high")',
         why="products in TF32, on tensor cores",
@@ -371,22 +483,31 @@ def _settings(launched: Operations) -> Iterator[_Try | Advice]:
         yield _Try(Changes(precision="tf32"), tf32)
     bf16 = replace(tf32, change="torch.autocast with bfloat16", why="products in 16 bits")
     yield _Try(Changes(precision="bf16"), bf16)
-    yield _Try(Changes(fused=True), of_steps)
-    if on_gpu:
-        for mode, why in (
-            ("default", "fewer kernels"),
-            ("reduce-overhead", "fewer kernels, launched as one"),
-        ):
-            advice = Advice(change=f'torch.compile(network, mode="{mode}")', why=why)
-            yield _Try(Changes(compiled=mode), advice)
-    yield Advice(
-        change="accumulation",
-        outcome="not tried: the loop is the script's own, and decides when it steps",
+    fused = Advice(change="the optimiser with fused=True", why="one kernel for all parameters")
+    yield _Try(Changes(fused=True), fused)
+    for mode, why in COMPILED if on_gpu else ():
+        advice = Advice(change=f'torch.compile(network, mode="{mode}")', why=why)
+        yield _Try(Changes(compiled=mode), advice)
+
+
+def _of_training(_ran: Ran, _kept: Changes) -> Iterator[_Try]:
+    advice = Advice(
+        change=f"gradients of {ACCUMULATED} batches added up",
+        why="the optimiser steps less often",
+        mathematics="fewer updates an epoch: retune, the learning rate first",
     )
-    yield Advice(
-        change="the whole step as one capture",
-        outcome="not tried: torch.cuda.graph needs a loop that is written for it",
-    )
+    yield _Try(Changes(accumulate=ACCUMULATED), advice)
+
+
+WORKERS = (0, 2, 4, 8, 16)
+AHEAD = 8
+COMPILED = (("default", "fewer kernels"), ("reduce-overhead", "fewer kernels, launched as one"))
+LADDER: tuple[tuple[str, Callable[[Ran, Changes], Iterator[_Try]]], ...] = (
+    (SAME, _of_workers),
+    (SAME, _of_loading),
+    (ROUNDED, _of_rounding),
+    (ANOTHER, _of_training),
+)
 
 
 def _reckoned(stages: Stages, pace: Pace) -> Iterator[Advice]:
@@ -410,7 +531,7 @@ TIMES, LEAST_S = 5.0, 120.0
 so many seconds: `torch.compile` takes minutes where the run itself takes seconds."""
 
 
-RUNS = 7
+RUNS = 12
 """Usually: of advice and of batch sizes."""
 
 
