@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from importlib import resources
@@ -28,7 +28,7 @@ from tuner.config import ModelShapes, Objective
 from tuner.data.series import Series, calendar_columns
 from tuner.data.sources import in_order_of_splits, open_source
 from tuner.data.task import Task, shapes
-from tuner.errors import DataError, first_line, unknown_name
+from tuner.errors import DataError, DataGoneError, first_line, unknown_name
 from tuner.files.durable import replacing
 from tuner.files.environment import user_cache
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 
 SPLITS = ("train", "val", "test")
+OF_SPLIT = ("rows", "starts", "series_index")
+"""The arrays of a split."""
 SMALLER_WINDOW = "a smaller input_size or horizon"
 """The remedy for rows that are too few."""
 
@@ -142,17 +144,62 @@ def _check_length(task: Task, one: Series) -> None:
 class PreparedSplit:
     """One split: the rows of all series, one series after the other, and the windows over them.
 
-    `targets` (R, C), `past` (R, P) and `future` (R, F) are float32; targets and covariate columns
-    are scaled, the calendar (last in `future`) is not. `starts` (N,) int64 is the first row of each
+    `rows` (R, C + P + F) is float32: targets, past covariates, future covariates; these columns are
+    scaled, the calendar (the last ones) is not. `starts` (N,) int64 is the first row of each
     window, `series_index` (N,) int64 its series. A window is input_size rows of history and then
-    horizon rows to forecast.
+    horizon rows to forecast. Of rows that are mapped from a file another process is told its name.
     """
 
-    targets: npt.NDArray[np.float32]
-    past: npt.NDArray[np.float32]
-    future: npt.NDArray[np.float32]
+    rows: npt.NDArray[np.float32]
     starts: npt.NDArray[np.int64]
     series_index: npt.NDArray[np.int64]
+    n_targets: int
+    n_past: int
+
+    @property
+    def targets(self) -> npt.NDArray[np.float32]:
+        """(R, C)."""
+        return self.rows[:, : self.n_targets]
+
+    @property
+    def past(self) -> npt.NDArray[np.float32]:
+        """(R, P)."""
+        return self.rows[:, self.n_targets : self.n_targets + self.n_past]
+
+    @property
+    def future(self) -> npt.NDArray[np.float32]:
+        """(R, F)."""
+        return self.rows[:, self.n_targets + self.n_past :]
+
+    @property
+    def place(self) -> Path | None:
+        """The file that the rows are mapped from; None where they are in memory."""
+        return Path(str(self.rows.filename)) if isinstance(self.rows, np.memmap) else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rows = self.rows if self.place is None else self.place
+        return _split_of, (rows, self.starts, self.series_index, self.n_targets, self.n_past)
+
+
+def _split_of(rows: npt.NDArray[np.float32] | Path, *others: Any) -> PreparedSplit:
+    """Raises DataGoneError where the file with the rows is there no more."""
+    starts, series_index, n_targets, n_past = others
+    return PreparedSplit(
+        rows=_mapped(rows) if isinstance(rows, Path) else rows,
+        starts=starts,
+        series_index=series_index,
+        n_targets=n_targets,
+        n_past=n_past,
+    )
+
+
+def _mapped(path: Path) -> npt.NDArray[np.float32]:
+    """Writable as torch wants it, and never written to."""
+    try:
+        found: npt.NDArray[np.float32] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise DataGoneError(f"{path}: cannot be mapped ({first_line(error)})") from None
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -187,6 +234,15 @@ class PreparedData:
     filled_cells: tuple[int, ...] = ()
     training_rows: tuple[int, ...] = ()
     training_ends: tuple[str, ...] = ()
+    data_memory: int | None = None
+    """Bytes of the device that its rows may take, where somebody said so."""
+
+    def within(self, data_memory: int | None) -> PreparedData:
+        """The same, whose rows may take no more bytes of a device than this, and than was said
+        before; None says nothing.
+        """
+        told = [each for each in (self.data_memory, data_memory) if each is not None]
+        return replace(self, data_memory=min(told, default=None))
 
     def filled_notice(self) -> str | None:
         """How much of the data was made up, in a line; None where nothing was."""
@@ -230,8 +286,8 @@ def prepare(
         _keep(folder, key, stored)
     parts: dict[str, Any] = {"data_hash": str(stored.pop("data_hash"))}
     for name in SPLITS:
-        mine = {each.name: stored.pop(f"{name}.{each.name}") for each in fields(PreparedSplit)}
-        parts[name] = PreparedSplit(**mine)
+        mine = [stored.pop(f"{name}.{each}") for each in OF_SPLIT]
+        parts[name] = _split_of(*mine, len(task.target_columns), len(task.past_covariates))
     for name in ("series", "filled_rows", "filled_cells", "training_rows", "training_ends"):
         parts[name] = tuple(stored.pop(name).tolist())
     return PreparedData(task=task, shapes=shapes(task), **parts, **stored)
@@ -290,7 +346,7 @@ def _build(task: Task, series: Sequence[Series], *, whole: bool) -> dict[str, np
         for place, each in enumerate(pieces):
             everything = {"train": slice(0, len(each.rows.values))}
             pieces[place] = replace(each, splits={**each.splits, **everything})
-    n_targets, n_past = len(task.target_columns), len(task.past_covariates)
+    n_targets = len(task.target_columns)
     mine = [[piece for piece in pieces if piece.number == n] for n in range(len(names))]
     scalings = [_fit_scaling(np.concatenate([each.training for each in own])) for own in mine]
     parts: dict[str, list[npt.NDArray[Any]]] = defaultdict(list)
@@ -298,15 +354,11 @@ def _build(task: Task, series: Sequence[Series], *, whole: bool) -> dict[str, np
     for piece in pieces:
         one, number = piece.rows, piece.number
         _refuse_beyond_bounds(task, one)
-        scaled = _apply_scaling(task, one, *scalings[number])
-        calendar = calendar_columns(clock_of(one), task.calendar).astype(np.float32)
-        known = np.hstack([scaled[:, n_targets + n_past :], calendar])
+        scaled = _ready_rows(task, one, *scalings[number])
         for name, rows in piece.splits.items():
             stride = task.horizon if name == "test" else 1
             starts = window_starts(rows.stop - rows.start, task.window, stride)
-            parts[f"{name}.targets"].append(scaled[rows, :n_targets])
-            parts[f"{name}.past"].append(scaled[rows, n_targets : n_targets + n_past])
-            parts[f"{name}.future"].append(known[rows])
+            parts[f"{name}.rows"].append(scaled[rows])
             parts[f"{name}.starts"].append(starts + kept[name])
             parts[f"{name}.series_index"].append(np.full(len(starts), number, dtype=np.int64))
             kept[name] += rows.stop - rows.start
@@ -364,6 +416,12 @@ def _fit_scaling(train: Floats) -> tuple[Floats, Floats]:
     with np.errstate(over="ignore"):
         scale = train.max(axis=0) - minimum
     return minimum, np.where(scale > 0, scale, 1.0)
+
+
+def _ready_rows(task: Task, one: Series, minimum: Floats, scale: Floats) -> npt.NDArray[np.float32]:
+    """(R, C + P + F): once for all trainings, not once for each window."""
+    calendar = calendar_columns(clock_of(one), task.calendar).astype(np.float32)
+    return np.hstack([_apply_scaling(task, one, minimum, scale), calendar])
 
 
 def _apply_scaling(

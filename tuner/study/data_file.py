@@ -101,9 +101,10 @@ def data_of(
     found: dict[str, PreparedData] = {}
     for opened in studies:
         wanted = opened.definition.data_hash
-        if wanted in found:
-            continue
-        found[wanted] = _prepared(opened, data_dir, task)
+        if wanted not in found:
+            found[wanted] = _prepared(opened, data_dir, task)
+        # Studies on the same data share it: the least memory that one of them allows holds for all.
+        found[wanted] = found[wanted].within(opened.definition.training.data_memory)
     return found
 
 

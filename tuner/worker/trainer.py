@@ -342,10 +342,10 @@ def serve(line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load) ->
 def _loaded(
     line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load
 ) -> TrialRunner | None:
-    prepared, device = line.recv()
     try:
+        prepared, device = line.recv()  # which maps what is too large to be sent
         run_job = load(device, lambda: prepared, stop.is_set, heartbeat.phase)
-    except DeviceLockError:
+    except (DeviceLockError, EOFError, ConnectionError):
         raise
     except Exception as error:
         raise TrainerLostError(str(error)) from error  # the worker is told, and says it
