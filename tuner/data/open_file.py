@@ -33,6 +33,10 @@ from tuner.files.toml_file import toml_value
 
 Positions = npt.NDArray[np.int64]
 Read = Iterator[tuple[str, "pd.Series[Any]"]]
+Blocks = Iterator[npt.NDArray[np.float64]]
+
+ROWS_AT_ONCE = 1 << 15
+"""Of a file that is read in pieces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,6 +52,9 @@ class OpenFile:
     read: Callable[[Sequence[str], Sequence[str]], Read]
     content: bytes = b""
     """What the file holds, unpacked."""
+    blocks: Callable[[Sequence[str]], Blocks] | None = None
+    """Gives columns of numbers some rows at a time, each (r, columns), NaN where a cell is empty;
+    None where the whole file is in memory anyway."""
 
     def cell(self, position: int, name: str) -> str:
         """What is written there."""
@@ -91,6 +98,40 @@ def open_frame(frame: pd.DataFrame, head: str, rows: Positions | None = None) ->
 
     rows = np.arange(1, len(frame) + 1) if rows is None else rows
     return OpenFile(head=head, names=list(frame.columns), rows=rows, read=read)
+
+
+def joined(files: Sequence[OpenFile], head: str) -> OpenFile:
+    """Parts of one file as that file: its rows are counted through.
+
+    Raises:
+        DataError: parts with other columns than the first one's.
+    """
+    first, counted, rows = files[0], 0, []
+    for each in files:
+        if sorted(each.names) != sorted(first.names):
+            listing = excerpt(", ".join(map(repr, each.names)), at_most=300)
+            raise DataError(
+                f"{each.head}: has the columns {listing}, others than {first.head}; files that are "
+                "joined have the same ones: correct it, or leave it out of the pattern"
+            )
+        rows.append(each.rows + counted)
+        counted += int(each.rows[-1])
+
+    def read(wanted: Sequence[str], texts: Sequence[str]) -> Read:
+        for name in wanted:  # one after the other: of all files, no more is held at once
+            parts = [cells for each in files for _, cells in each.read([name], texts)]
+            whole = pd.concat(parts, ignore_index=True)
+            whole.attrs.update(parts[0].attrs)
+            yield name, whole
+
+    def blocks(wanted: Sequence[str]) -> Blocks:
+        for each in files:
+            assert each.blocks is not None
+            yield from each.blocks(wanted)
+
+    served = blocks if all(each.blocks is not None for each in files) else None
+    together = np.concatenate(rows)
+    return OpenFile(head=head, names=first.names, rows=together, read=read, blocks=served)
 
 
 STANDARD_INPUT = Path("-")
@@ -315,8 +356,9 @@ def is_parquet(content: bytes, path: Path) -> bool:
     return content.startswith(b"PAR1") or path.suffix.lower() in (".parquet", ".pq")
 
 
-def open_parquet(content: bytes, path: Path) -> OpenFile:
-    """A Parquet file, its counts within limits; a row's number counts from 1.
+def open_parquet(content: bytes | None, path: Path) -> OpenFile:
+    """A Parquet file, its counts within limits; a row's number counts from 1. Without its `content`
+    it is read from its path, as much as is asked for.
 
     Raises:
         DataError: pyarrow is not installed, or the file is no Parquet file, or too large.
@@ -327,7 +369,9 @@ def open_parquet(content: bytes, path: Path) -> OpenFile:
     except ImportError:
         raise DataError(f"{path}: Parquet needs pyarrow: pip install 'tuner[parquet]'") from None
     with _readable(path, pa.ArrowException):
-        file = pq.ParquetFile(io.BytesIO(content))
+        place = path if content is None else io.BytesIO(content)
+        # Through a buffer: else all of a row group is read for its first rows.
+        file = pq.ParquetFile(place, pre_buffer=False, buffer_size=1 << 16)
         rows = file.metadata.num_rows
 
     def read(wanted: Sequence[str], texts: Sequence[str]) -> Read:
@@ -341,10 +385,23 @@ def open_parquet(content: bytes, path: Path) -> OpenFile:
             cells.attrs["kind"] = excerpt(str(column.type))
             yield name, cells.rename(name)
 
+    def blocks(wanted: Sequence[str]) -> Blocks:
+        with _readable(path, pa.ArrowException):
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(wanted)):
+                found = np.empty((batch.num_rows, len(wanted)))
+                for place, name in enumerate(wanted):
+                    column = batch.column(name)
+                    cells = _as_pandas(column, text=False)
+                    if cells.dtype.kind not in "biuf":
+                        kind = excerpt(str(column.type))
+                        raise DataError(f"{path}, column {name!r}: holds {kind}, expected numbers")
+                    found[:, place] = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+                yield found
+
     if not rows:
         raise DataError(f"{path}: the file has no rows")
-    names = file.schema_arrow.names
-    return OpenFile(head=str(path), names=names, rows=np.arange(1, rows + 1), read=read)
+    names, counted = file.schema_arrow.names, np.arange(1, rows + 1)
+    return OpenFile(head=str(path), names=names, rows=counted, read=read, blocks=blocks)
 
 
 @contextmanager

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from tuner.config import ModelShapes
-from tuner.data.prepare import SPLITS, PreparedData, PreparedSplit
+from tuner.data.prepare import PreparedData, PreparedSplit
+from tuner.data.splits import SPLITS
 from tuner.data.task import Task
 from tuner.errors import DataGoneError, UsageError, first_line
 from tuner.files.plain import excerpt
