@@ -104,7 +104,8 @@ def data_of(
         if wanted not in found:
             found[wanted] = _prepared(opened, data_dir, task)
         # Studies on the same data share it: the least memory that one of them allows holds for all.
-        found[wanted] = found[wanted].within(opened.definition.training.data_memory)
+        if (allowed := opened.definition.training.data_memory) is not None:
+            found[wanted] = found[wanted].within(allowed)
     return found
 
 

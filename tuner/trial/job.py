@@ -265,14 +265,12 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult
     The record says `context_lost` where this process can train no more.
 
     Raises:
-        DeviceLockError, TrainerLostError: not this trial's: each would fail.
+        DeviceLockError, TrainerLostError, DataGoneError: not this trial's: each would fail.
     """
     try:
         return run_trial(job)
-    except (DeviceLockError, TrainerLostError):
+    except (DeviceLockError, TrainerLostError, DataGoneError):
         raise
-    except DataGoneError as error:
-        raise TrainerLostError(str(error)) from None
     except (*FAULTS, KeyboardInterrupt) as error:  # a model's: no signal raises in a worker
         _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())
         result = failed(StopReason.ERROR, on_one_line(error), job.device, seed)
