@@ -1,4 +1,4 @@
-"""The kinds of source that a task may name: ETT, generated series, a CSV or a Parquet file."""
+"""The kinds of source that a task may name: ETT, generated series, a CSV, Parquet or HDF5 file."""
 
 from __future__ import annotations
 
@@ -330,14 +330,26 @@ class CsvSource(FileSource, Dialect):
         return self.decimal, self.thousands
 
 
-class ParquetSource(FileSource):
-    """The user's own Parquet file."""
+class TypedSource(FileSource):
+    """The user's own file, whose columns have types, and can be read in pieces."""
+
+
+class ParquetSource(TypedSource):
+    """A Parquet file."""
 
     kind: Literal["parquet"]
 
 
-Source = Annotated[EtthSource | DemoSource | CsvSource | ParquetSource, Field(discriminator="kind")]
+class Hdf5Source(TypedSource):
+    """An HDF5 file: at its top a dataset of one dimension for each column."""
 
-OwnFile = Annotated[CsvSource | ParquetSource, Field(discriminator="kind")]
-OF_FILES = ("csv", "parquet")
+    kind: Literal["hdf5"]
+
+
+Source = Annotated[
+    EtthSource | DemoSource | CsvSource | ParquetSource | Hdf5Source, Field(discriminator="kind")
+]
+
+OwnFile = Annotated[CsvSource | ParquetSource | Hdf5Source, Field(discriminator="kind")]
+OF_FILES = ("csv", "parquet", "hdf5")
 """The kinds whose file is the user's."""

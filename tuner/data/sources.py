@@ -22,7 +22,7 @@ from tuner.data.source_kinds import (
     CsvSource,
     DemoSource,
     FileSource,
-    ParquetSource,
+    TypedSource,
     files_found,
 )
 from tuner.data.task import Task
@@ -373,34 +373,35 @@ LARGE_FILE = 1 << 26
 
 def _open_file(task: Task, source: FileSource, path: Path, beside: str) -> OpenSource:
     """One file, wherever it was found."""
-    from tuner.data.open_file import open_parquet, read_bytes
+    from tuner.data.open_file import open_typed, read_bytes
     from tuner.data.table import parse_file, series_of
     from tuner.data.times import TimeColumn
 
-    if not isinstance(source, ParquetSource):
+    if not isinstance(source, TypedSource):
         content = read_bytes(path, beside=beside)
         return OpenSource(_digest({"csv": content}), lambda: parse_file(content, source, task))
     large = path.is_file() and path.stat().st_size >= LARGE_FILE
     held = None if large else read_bytes(path, beside=beside)
     digest = _sha256(path) if held is None else hashlib.sha256(held).hexdigest()
-    opened = cache(lambda: open_parquet(held, path if large else source.path))
+    placed = source.model_copy(update={"path": path}) if large else source
+    opened = cache(lambda: open_typed(held, placed))
     where = TimeColumn(source=source, frequency=task.frequency)
     return OpenSource(_digest_of({"csv": digest}), lambda: series_of(opened(), where, task), opened)
 
 
 def _open_joined(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
     """The files of a pattern, as one."""
-    from tuner.data.open_file import joined, open_parquet, opened, read_bytes
+    from tuner.data.open_file import joined, open_typed, opened, read_bytes
     from tuner.data.table import series_of
     from tuner.data.times import TimeColumn
 
     files = files_of(source, None if url_of(data_dir) is not None else data_dir)
-    parquet = isinstance(source, ParquetSource)
 
     def each(path: Path) -> OpenFile:
-        if parquet:
-            return open_parquet(None, path)
-        return opened(read_bytes(path), source.model_copy(update={"path": path}))
+        one = source.model_copy(update={"path": path})
+        if isinstance(one, TypedSource):
+            return open_typed(None, one)
+        return opened(read_bytes(path), one)
 
     whole = cache(lambda: joined([each(path) for path in files.values()], str(source.path)))
     where = TimeColumn(source=source, frequency=task.frequency)
