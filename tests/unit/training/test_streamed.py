@@ -27,8 +27,13 @@ def streamed(prepared: PreparedData) -> DeviceData:
     return to_device(prepared.within(bytes_on_device(prepared) // 4), "cpu")
 
 
-@pytest.fixture(autouse=True)
-def _no_thread_is_left() -> Iterator[None]:
+@pytest.fixture(autouse=True, params=[True, False], ids=["ahead", "when asked"])
+def _no_thread_is_left(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """As beside a GPU, and as beside a CPU."""
+    if request.param:
+        monkeypatch.setattr(windows, "READ_AHEAD_FOR", {"cpu"})
     yield
     assert not [each for each in threading.enumerate() if each.name == "read ahead"]
 
