@@ -512,12 +512,12 @@ class TrainingSettings(Settings):
     ] = True
     data_memory: Annotated[
         int | None,
-        BeforeValidator(_bytes),
         Field(
             gt=0,
             description="Bytes of the device for the data's rows, such as '2g'; beyond them they "
             "are streamed.",
         ),
+        BeforeValidator(_bytes),
         Flag("data_memory"),
     ] = None
     """None: half of what a GPU has free."""

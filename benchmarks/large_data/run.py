@@ -4,13 +4,14 @@
 
 Writes the Parquet file, prepares it in pieces and at once, each in a process of its own whose memory is looked at every 5 ms,
 checks that both come to the same bits, and then trains `original` on it in turns: rows in memory, a fourth of them allowed
-(streamed from the map), and a smaller task streamed from memory. `--rows` makes it small.
+(streamed from memory, and from the map). Speeds are medians over rounds, with quartiles. `--rows` makes it small.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -108,21 +109,22 @@ def look_at_memory(work: Callable[[], Any]) -> dict[str, float]:
 
 
 def measured(task: Path, way: str) -> dict[str, float]:
-    """In a process of its own."""
+    """In a process of its own, with nothing kept."""
+    shutil.rmtree(task.parent / way.replace(" ", "-"), ignore_errors=True)
     command = [sys.executable, __file__, "--folder", str(task.parent), "--prepare", way]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, float] = json.loads(said.splitlines()[-1])
     return found
 
 
-def steps_of(data: DeviceData, config: RunConfig, steps: int) -> Callable[[], float]:
-    """What gives the seconds of so many steps, gathered in another order each time."""
+def steps_of(data: DeviceData, config: RunConfig, steps: int) -> Callable[[], tuple[float, float]]:
+    """What gives the seconds of so many steps, gathered in another order each time: by the clock, and of this process."""
     torch.manual_seed(0)
     model = build_model(config.architecture, data.shapes, config.hyperparameters)
     engine = make_engine(config, data, model)
     engine.warm_up()
 
-    def timed() -> float:
+    def timed() -> tuple[float, float]:
         left = [steps]
 
         def poll() -> StopReason | None:
@@ -130,14 +132,16 @@ def steps_of(data: DeviceData, config: RunConfig, steps: int) -> Callable[[], fl
             return StopReason.INTERRUPTED if left[0] <= 0 else None
 
         order = torch.randperm(len(data.train))
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         engine.train_epoch(order, 1e-3, poll)
-        return time.perf_counter() - began
+        return time.perf_counter() - began, time.process_time() - used
 
     return timed
 
 
-def raced(ways: dict[str, DeviceData], rounds: int, steps: int) -> dict[str, list[float]]:
+def raced(
+    ways: dict[str, DeviceData], rounds: int, steps: int
+) -> dict[str, list[tuple[float, float]]]:
     """Seconds of each round, the ways in turns."""
     file = load_study_file("original")
     chosen = replace(file.default_hyperparameters(), hidden_size=64, batch_size=256)
@@ -145,7 +149,7 @@ def raced(ways: dict[str, DeviceData], rounds: int, steps: int) -> dict[str, lis
         architecture=file.architecture(), hyperparameters=chosen, training=file.training
     )
     runs = {name: steps_of(data, config, steps) for name, data in ways.items()}
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for turn in range(rounds):
         for name in [*ways][:: 1 if turn % 2 else -1]:
             found[name].append(runs[name]())
@@ -159,8 +163,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1, help="one is least disturbed by others")
     parser.add_argument("--prepare", choices=["in pieces", "at once"])
     options = parser.parse_args()
@@ -192,11 +196,19 @@ def main() -> None:
         lines.append(
             f"| {way} | {found['seconds']:.1f} | {found['resident_mib']:.0f} | {found['anonymous_mib']:.0f} |"
         )
-    lines += ["", "| training | ms a step | speed against rows in memory |", "|---|---|---|"]
+    lines += [
+        "",
+        "| training | CPU ms a step | speed by CPU time | by the clock |",
+        "|---|---|---|---|",
+    ]
     for name, each in seconds.items():
-        ratios = sorted(one / other for one, other in zip(usual, each, strict=True))
-        middle = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-        lines.append(f"| {name} | {1e3 * statistics.median(each) / options.steps:.1f} | {middle} |")
+        cells = []
+        for kind in (1, 0):
+            ratios = sorted(one[kind] / other[kind] for one, other in zip(usual, each, strict=True))
+            low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+            cells.append(f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})")
+        step = 1e3 * statistics.median(used for _, used in each) / options.steps
+        lines.append(f"| {name} | {step:.1f} | {' | '.join(cells)} |")
     lines += ["", f"Both ways of preparing came to the same bits: {same}."]
     told = circumstances(CpuCores(tuple(range(torch.get_num_threads()))).model)
     sizes = {"rows": options.rows, "file_bytes": (options.folder / "large.parquet").stat().st_size}
