@@ -458,4 +458,6 @@ def _split(
 
 
 def _tensor(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array).copy()).to(device)
+    """A copy; on the way to a GPU no other one is made."""
+    on_cpu = device.type == "cpu"
+    return torch.from_numpy(np.array(array, order="C", copy=on_cpu or None)).to(device)
