@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.command import argument, option, takes
 from tuner.cli.device import OneDeviceOptions, alone_on, chosen_device, refuse_tf32
-from tuner.cli.options import Json, data_folder
+from tuner.cli.options import Json, Timeout, data_folder
 from tuner.cli.output import note, print_json, printed_to_stderr
 from tuner.cli.replace import Force, check_files, is_profile_page, is_trace
 from tuner.config import Backend, Precision, RunConfig, names_own_code
 from tuner.errors import TunerError, UsageError, exit_code_of
 from tuner.files.durable import put
 from tuner.files.plain import excerpt
+from tuner.settings import duration_s
 
 if TYPE_CHECKING:
     from tuner.config import Value
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 
 # A profile that is shown as it is measured, and kept where it is stopped.
+
+
+class TimeIsOver(KeyboardInterrupt):
+    """`--timeout` has passed."""
 
 
 @dataclass(slots=True)
@@ -47,18 +53,30 @@ class Shown:
             print_measured(now, make_console(), self.printed)
 
     @contextmanager
-    def until_stopped(self) -> Iterator[None]:
-        """What Ctrl-C or SIGTERM stops is left, and what there is by then is kept.
+    def until_stopped(self, timeout_s: float | None) -> Iterator[None]:
+        """What Ctrl-C, SIGTERM or the time stops is left, and what there is by then is kept.
 
         Raises:
-            KeyboardInterrupt: that was before there was anything.
+            KeyboardInterrupt, TunerError: that was before there was anything.
         """
+
+        def over(*_: object) -> None:
+            raise TimeIsOver
+
+        before = signal.signal(signal.SIGALRM, over)
+        signal.setitimer(signal.ITIMER_REAL, timeout_s or 0.0)
         try:
             yield
+        except TimeIsOver:
+            if self.profile is None:
+                raise TunerError("--timeout: nothing was measured by then; give it more") from None
         except KeyboardInterrupt as stop:
             if self.profile is None:
                 raise
             self.exit_code = exit_code_of(stop)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +101,7 @@ class ProfileOptions(OneDeviceOptions):
         None, "Try what may help, and say what it gave.", default=True, named="--advice/--no-advice"
     )
     html: Path | None = option("FILE.html", "Write a page with the timeline.")
+    timeout: Timeout = None
     trace: Path | None = option("FILE.json", "Write a trace for chrome://tracing.")
     force: Force = False
     json: Json = False
@@ -96,10 +115,11 @@ def profile(options: ProfileOptions) -> int:
     """
     _check(options)
     shown, partial = Shown(to_terminal=not options.json), _partial(options)
+    timeout_s = duration_s(options.timeout, "--timeout")
     measure = _of_variant if options.python is None else _of_script
     try:
         # What somebody else's code prints is not part of the document.
-        with printed_to_stderr(wanted=options.json), shown.until_stopped():
+        with printed_to_stderr(wanted=options.json), shown.until_stopped(timeout_s):
             measure(options, shown.tell)
         assert shown.profile is not None, "it was measured"
         _report(options, shown.profile, shown.printed)

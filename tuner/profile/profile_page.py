@@ -16,11 +16,8 @@ from tuner.estimate.whole_estimate import seconds_in_words
 from tuner.files.plain import in_json
 from tuner.profile.profile_records import (
     ADVICE,
-    ANOTHER,
     MEMORY,
     OPERATIONS,
-    ROUNDED,
-    SAME,
     Advice,
     AtBatch,
     Profile,
@@ -152,16 +149,15 @@ def _listed_ladder(profile: Profile) -> Listing:
     rows: list[tuple[str, tuple[str, ...]]] = [
         ("", (AS_IT_IS, "", _per_s(1 / profile.pace.window_s), "1.00 x", "", "", "", "", "")),
     ]
-    for group in (SAME, ROUNDED, ANOTHER):
-        for each in profile.advice:
-            rung = each.rung
-            if rung is None or rung.group != group:
-                continue
-            peak = "" if rung.peak_bytes is None else f"{rung.peak_bytes / 1e6:,.0f} MB"
-            shares = ["" if each is None else f"{each:.0f}" for each in (rung.gpu, rung.cpu)]
-            figures = (_per_s(rung.samples_per_s), gain_of(each), _per_s(rung.together_per_s))
-            cells = (each.change, group, *figures, *shares, peak, remark_on(each))
-            rows.append(("" if each.helps else "idle", cells))
+    tried = [(each.rung.place or len(profile.advice), each) for each in profile.advice if each.rung]
+    for _, each in sorted(tried, key=lambda pair: pair[0]):
+        rung = each.rung
+        assert rung is not None
+        peak = "" if rung.peak_bytes is None else f"{rung.peak_bytes / 1e6:,.0f} MB"
+        shares = ["" if share is None else f"{share:.0f}" for share in (rung.gpu, rung.cpu)]
+        figures = (_per_s(rung.samples_per_s), gain_of(each), _per_s(rung.together_per_s))
+        cells = (each.change, rung.group, *figures, *shares, peak, remark_on(each))
+        rows.append(("" if each.helps else "idle", cells))
     heads = ("change", "gives", "samples/s", "gain", "with those kept", "GPU %", "CPU %")
     return Listing(
         title="Each change alone, and with those above it that are kept",
@@ -190,7 +186,7 @@ def _listed_operations(profile: Profile) -> Listing:
 
 def _listed_memory(profile: Profile) -> Listing:
     rows = []
-    for each in profile.memory:
+    for each in sorted(profile.memory, key=lambda one: one.batch_size):
         step = "-" if each.step_s is None else seconds_in_words(each.step_s)
         window = "-" if each.step_s is None else seconds_in_words(each.step_s / each.batch_size)
         rows.append(("", (str(each.batch_size), memory_of(each), step, window)))

@@ -308,6 +308,8 @@ class Rung:
     """What a change came to, and with all before it that help: throughput in samples a second."""
 
     group: str
+    place: int = 0
+    """Among those that were tried, the first is 1; 0 of one that was not."""
     samples_per_s: float | None = None
     """None where it did not run."""
     together_per_s: float | None = None

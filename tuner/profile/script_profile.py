@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -252,7 +253,7 @@ def run_script(
 DATA_SHARE = 0.25
 """Of an epoch: from so much on, waiting for data is a fault."""
 
-FACTORS = (4, 16)
+FACTORS = (0.5, 4, 16)
 FEW = 30
 """Steps of each batch size."""
 
@@ -281,14 +282,18 @@ class _Tried:
     def pace(self) -> Pace:
         return self.ran.seen.pace
 
+    @property
+    def steps(self) -> int:
+        """Of one run."""
+        return max(FEW, min(self.script.steps, int(MOST_S / self.pace.step_s)))
+
     def advice(self) -> Iterator[Advice]:
         """Faults, then the ladder of settings, each tried where that can be done from outside."""
-        steps = max(FEW, min(self.script.steps, int(MOST_S / self.pace.step_s)))
+        steps = self.steps
         for each in _faults(self.ran):
             yield each if isinstance(each, Advice) else self.tried(each, steps)[0]
         yield from _reckoned(self.ran.seen.stages, self.pace)
         yield from self.ladder(steps)
-        yield self.larger_batch(steps)
 
     def tried(self, each: _Try, steps: int) -> tuple[Advice, Ran | None]:
         """What a change came to, and the run of it."""
@@ -303,13 +308,11 @@ class _Tried:
         """Each change alone, and, where it helps, with all before it that help, if they together
         are faster with it.
         """
-        kept, together_s = Changes(), self.pace.window_s
+        kept, together_s, places = Changes(), self.pace.window_s, itertools.count(1)
         for group, rungs in LADDER:
             for each in rungs(self.ran, kept):
                 advice, alone = self.tried(each, max(FEW // 2, steps // each.changes.accumulate))
-                rung = Rung(group=group)
-                if alone is not None:
-                    rung = _rung(group, alone)
+                rung = replace(_rung(group, alone), place=next(places))
                 both = kept.and_those(each.changes)
                 if advice.helps and alone is not None and group != ANOTHER:
                     with contextlib.suppress(ScriptError):
@@ -331,42 +334,41 @@ class _Tried:
             self.announce(f"given up: {error}")
             raise
 
-    def larger_batch(self, steps: int) -> Advice:
-        pace, tried = self.pace, {self.pace.batch_size: self.pace}
+    def batches(self, steps: int) -> Iterator[AtBatch]:
+        """At other batch sizes, as far as an epoch has windows for them."""
+        pace = self.pace
+        yield AtBatch(pace.batch_size, self.ran.peak_bytes, pace.step_s)
+        for factor in FACTORS if self.ran.loader.batch_size is not None else ():
+            size = max(1, int(pace.batch_size * factor))
+            if pace.windows and size * 2 > pace.windows:
+                return
+            self.announce(f"trying: batch {size}")
+            try:
+                after = self.again(Changes(batch=factor), max(FEW, int(steps / factor)))
+            except ScriptError as error:
+                yield AtBatch(size, None, None, str(error))
+                if factor > 1:  # a larger one takes more still
+                    return
+            else:
+                yield AtBatch(after.seen.pace.batch_size, after.peak_bytes, after.seen.pace.step_s)
+
+    def larger_batch(self, tried: Sequence[AtBatch]) -> Advice:
+        """The advice that follows from these."""
+        pace, rung = self.pace, Rung(group=ANOTHER)
         if self.ran.loader.batch_size is None:
             outcome = "not tried: the batches are not made by a DataLoader"
-            return Advice(change="a larger batch", outcome=outcome)
-        said = NO_LARGER
-        for factor in FACTORS:
-            if pace.windows and pace.batch_size * factor * 2 > pace.windows:
-                break
-            self.announce(f"trying: batches {factor} times as large")
-            try:
-                after = self.again(Changes(batch=factor), max(FEW, steps // factor)).seen.pace
-            except ScriptError as error:
-                said = str(error)
-                break
-            tried[after.batch_size] = after
-        step_s = {size: each.step_s for size, each in tried.items()}
-        size, advice = larger_batch(pace.batch_size, step_s, said)
+            return Advice(change="a larger batch", outcome=outcome, rung=rung)
+        step_s = {each.batch_size: each.step_s for each in tried if each.step_s is not None}
+        step_s = {size: took for size, took in step_s.items() if size >= pace.batch_size}
+        why = next((each.failure for each in tried if each.failure), NO_LARGER)
+        size, advice = larger_batch(pace.batch_size, step_s, why)
         if size == pace.batch_size:
-            return replace(advice, rung=Rung(group=ANOTHER))
-        rung = Rung(group=ANOTHER, samples_per_s=1 / tried[size].window_s)
-        return replace(judged(advice, tried[size], pace), rung=rung)
-
-    def memory_of_batches(self) -> Iterator[AtBatch]:
-        """At half, once and twice the batch, each in a process of its own: none ends ours."""
-        for factor in (0.5, 1, 2) if self.ran.loader.batch_size is not None else (1,):
-            size = max(1, int(self.pace.batch_size * factor))
-            other = self.ran
-            if factor != 1:
-                self.announce(f"memory at batch {size}")
-                try:
-                    other = self.again(Changes(batch=factor), FEW)
-                except ScriptError as error:
-                    yield AtBatch(size, None, None, str(error))
-                    continue
-            yield AtBatch(size, other.peak_bytes, other.seen.pace.step_s)
+            return replace(advice, rung=rung)
+        gain = pace.step_s / pace.batch_size / (step_s[size] / size)
+        after = replace(pace, step_s=pace.step_s / gain, epoch_s=pace.epoch_s / gain)
+        peak = next(each.peak_bytes for each in tried if each.batch_size == size)
+        rung = replace(rung, samples_per_s=size / step_s[size], peak_bytes=peak)
+        return replace(judged(advice, after, pace), rung=rung)
 
 
 def _waiting(ran: Ran) -> float:
@@ -432,7 +434,9 @@ IDLES = "the process computes little: it waits for a disk, or a network"
 MOST = 0.95
 
 
-def _rung(group: str, ran: Ran) -> Rung:
+def _rung(group: str, ran: Ran | None) -> Rung:
+    if ran is None:
+        return Rung(group=group)
     busy = ran.seen.busy
     cpu = statistics.fmean(busy.cores) if busy.cores else None
     return Rung(
@@ -544,10 +548,10 @@ def profile_script(
     tell: Tell = silent,
 ) -> Profile:
     """Where the time of this script's training goes, and what would help; `tell` is told what there
-    is, each time that more of it is measured.
+    is, each time that more of it is measured. After `timeout_s` nothing more is tried.
 
     Raises:
-        ScriptError: the script fails, or trains nothing.
+        ScriptError: the script fails, trains nothing, or is not done with its first run by then.
     """
     with ScriptHost() as host:
         watch = Watch(device)
@@ -573,6 +577,7 @@ def profile_script(
         for piece in tried.advice():
             now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
         now = told(replace(now, left=(MEMORY,)), watch, tell)
-        for row in tried.memory_of_batches():
+        for row in tried.batches(tried.steps):
             now = told(replace(now, memory=(*now.memory, row)), watch, tell)
-        return told(replace(now, left=()), watch, tell)
+        piece = tried.larger_batch(now.memory)
+        return told(replace(now, advice=(*now.advice, piece), left=()), watch, tell)

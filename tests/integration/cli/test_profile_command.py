@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.forked_cli import run
 from tests.support.paths import REPOSITORY
+from tuner.cli import profile as command
 from tuner.cli.replace import is_profile_page, is_trace
+from tuner.cli.run import run as run_here
+from tuner.profile.profile_records import Pace, Profile, Stages, Tell
 
 STUDIES = REPOSITORY / "studies"
 TINY = ("profile", "--task", "demo", "--cpu", "--steps", "12", "--no-advice")
@@ -102,3 +106,24 @@ def test_what_a_study_file_says_of_its_training_is_what_is_profiled(tmp_path: Pa
     assert [each.name for each in (tmp_path / "new").iterdir()] == ["trace.json"]
     plain = run(*TINY, *sizes, "--precision", "fp32", "--json", folder=tmp_path)
     assert plain.json()["settings"]["precision"] == "fp32"
+
+
+MEASURED, PATIENCE_S = 20, 60.0
+PACE = Pace(batch_size=8, windows=80, step_s=0.1, epoch_s=1.0)
+STAGES = Stages(seconds={}, how="by nobody", difference=0.0)
+
+
+def test_its_time_over_what_there_is_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def slow(options: object, tell: Tell) -> None:
+        if options.steps > MEASURED:  # type: ignore[attr-defined]
+            tell(Profile(subject="it", device="a CPU", settings={}, pace=PACE, stages=STAGES))
+        time.sleep(PATIENCE_S)
+
+    monkeypatch.setattr(command, "_of_variant", slow)
+    asked = ["profile", "--variant", "original", "--cpu", "--timeout", "0.2s"]
+    assert run_here([*asked, f"--steps={MEASURED + 1}"]) == 0
+    assert "it on a CPU" in capsys.readouterr().out
+    assert run_here([*asked, f"--steps={MEASURED}"]) == 1
+    assert "--timeout: nothing was measured by then" in capsys.readouterr().err

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from tuner.profile import script_profile
 from tuner.profile.profile_records import Advice
 from tuner.profile.script_changes import Changes, changed, values_remembered
-from tuner.profile.script_profile import Ran, Script, ScriptError, ScriptHost, _faults, run_script
+from tuner.profile.script_profile import (
+    MOST,
+    Ran,
+    Script,
+    ScriptError,
+    ScriptHost,
+    _faults,
+    _Tried,
+    run_script,
+)
 from tuner.training.stage_marks import Stage
 
 FAULTY = """
@@ -105,6 +116,8 @@ def test_each_of_them_becomes_advice_or_something_to_try(found: Ran) -> None:
 
 def test_what_is_made_while_something_is_changed_has_the_change() -> None:
     data = TensorDataset(torch.arange(8.0))
+    with changed(Changes(workers=2, prefetch=8)):
+        assert DataLoader(data, 2).prefetch_factor == 8
     with changed(Changes(batch=2, workers=0, one_sample=True, fused=True)):
         loader = DataLoader(data, 2)
         optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
@@ -128,3 +141,89 @@ def test_a_script_that_fails_ends_in_one_line(tmp_path: Path, host: ScriptHost) 
     with pytest.raises(ScriptError, match="nothing_of_that") as raised:
         run_script(Script(path=path, arguments=(), steps=10), host)
     assert "\n" not in str(raised.value)
+
+
+SLICED = "    windows = [rows[n : n + 8] for n in range(3000)]"
+SLICES = f"""
+import torch
+from torch import nn
+
+net = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=1e30)
+rows = torch.arange(4000.0).tolist()
+for step in range(400):
+{SLICED}
+    batch = torch.tensor(windows)
+    optimizer.zero_grad()
+    (net(batch) ** 2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_lines_that_prepare_batches_are_named_and_a_loss_that_is_no_number(
+    tmp_path: Path, host: ScriptHost
+) -> None:
+    path = tmp_path / "slices.py"
+    path.write_text(SLICES)
+    found = run_script(Script(path=path, arguments=(), steps=60), host, look=True)
+    number = SLICES.splitlines().index(SLICED) + 1
+    assert f"slices.py, line {number}" in {each.line for each in found.lines}
+    assert not any(each.loads for each in found.lines)
+    advice = [each for each in (*found.seen.advice, *_faults(found)) if isinstance(each, Advice)]
+    (broken,) = [each for each in advice if "no finite number" in each.why]
+    assert "learning rate" in broken.change
+    (sliced,) = [each for each in advice if "the host prepares batches" in each.why]
+    outside = sum(each.share for each in found.lines)
+    assert sliced.gain == pytest.approx(1 / (1 - min(outside, MOST)))
+
+
+def test_gradients_of_several_batches_add_up_to_one_step() -> None:
+    weight = torch.zeros(1, requires_grad=True)
+    with changed(Changes(accumulate=2, to_none=True)):
+        optimizer = torch.optim.SGD([weight], lr=1.0)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=1.0)
+        after = []
+        for batch in (1.0, 2.0, 4.0, 8.0):
+            optimizer.zero_grad(set_to_none=False)
+            (batch * weight).backward()
+            optimizer.step()
+            schedule.step()
+            after.append(weight.item())
+        optimizer.zero_grad(set_to_none=False)
+    assert after == [0.0, -3.0, -3.0, -15.0]
+    assert weight.grad is None
+
+
+def test_changes_add_up_and_the_later_one_counts() -> None:
+    both = Changes(workers=2, fused=True).and_those(Changes(workers=4, pinned=True))
+    assert both == Changes(workers=4, fused=True, pinned=True)
+
+
+def test_a_rung_is_kept_where_it_helps_all_that_are(
+    found: Ran, script: Script, host: ScriptHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps that are known: workers halve them, bf16 takes a tenth, but nothing beside workers."""
+    made: list[Changes] = []
+
+    def pretended(_script: Script, _host: ScriptHost, changes: Changes, *, steps: int) -> Ran:
+        made.append(changes)
+        part = 0.5 if changes.workers == 2 else 0.9 if changes.precision else 1.0
+        if changes.fused:
+            raise ScriptError("no fused=True here")
+        pace = found.seen.pace
+        shorter = replace(pace, step_s=pace.step_s * part, epoch_s=pace.epoch_s * part)
+        return replace(found, profile=replace(found.seen, pace=shorter))
+
+    monkeypatch.setattr(script_profile, "run_script", pretended)
+    tried = _Tried(script=script, host=host, ran=found, announce=lambda _line: None)
+    rungs = {each.change: each for each in tried.ladder(30)}
+    workers, half = rungs["num_workers 2 in place of 0"], rungs["torch.autocast with bfloat16"]
+    assert (workers.helps, half.helps) == (True, True)
+    assert Changes(workers=2, precision="bf16") in made
+    assert workers.rung is not None
+    assert half.rung is not None
+    before = 1 / found.seen.pace.window_s
+    assert workers.rung.together_per_s == pytest.approx(2 * before)
+    assert (half.rung.group, half.rung.together_per_s) == ("other rounding", None)
+    assert half.rung.samples_per_s == pytest.approx(before / 0.9)
+    assert "no fused=True here" in rungs["the optimiser with fused=True"].outcome
