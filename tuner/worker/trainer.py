@@ -255,7 +255,7 @@ def on_device(
     if isinstance(device, CpuCores):
         import torch
 
-        torch.set_num_threads(len(device.cores))
+        torch.set_num_threads(len(device.devices[0].cores))
     target = "cpu" if isinstance(device, CpuCores) else "cuda:0"
     return {name: to_device(each, target) for name, each in prepared.items()}
 
@@ -287,14 +287,20 @@ def _runner(prepared: Mapping[str, PreparedData], device: Gpu | CpuCores) -> Tri
         ) from error
     from tuner.trial.seeds_and_reruns import run_job
 
+    ranks = None
+    if len(device.devices) > 1 and data:
+        from tuner.training.engines.ranks import Ranks
+
+        ranks = Ranks(device, prepared)
+        ranks.start()
     if not isinstance(device, Gpu):
-        return functools.partial(run_job, data=data)
+        return functools.partial(run_job, data=data, ranks=ranks)
     from tuner.training.engines.pool import EnginePool
     from tuner.trial.run import git_revision
 
     # On a CPU it would disturb a timing: git looks through the whole checkout, in seconds.
     threading.Thread(target=git_revision, name="revision", daemon=True).start()
-    return functools.partial(run_job, data=data, engines=EnginePool())
+    return functools.partial(run_job, data=data, engines=EnginePool(), ranks=ranks)
 
 
 # The trainer's own side: data onto the device, then one training after the other, as ordered.

@@ -25,6 +25,7 @@ OTHER: dict[str, Any] = {
     "accumulate": 4,
     "checkpoint_activations": True,
     "compile_mode": CompileMode.MAX_AUTOTUNE,
+    "gpus_per_trial": 2,
     "restore_best_weights": False,
     "validate_every": 5,
 }
