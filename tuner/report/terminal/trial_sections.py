@@ -189,8 +189,6 @@ def _device(detail: TrialDetail) -> Rows:
         named = recorded.device_label or "-"
         more = "" if named.startswith(recorded.device) else f", {recorded.device}"
         yield "device", named + more
-    if recorded.devices:
-        yield "together", f"{recorded.devices} devices"
     if recorded.device_uuid:
         yield "uuid", recorded.device_uuid
     if recorded.host:

@@ -258,6 +258,9 @@ class Ranks:
                 "of which each device would see a part only; choose gpus_per_trial 1, or another "
                 "norm"
             )
+        if self._trains:  # it ran out of memory, and is tried once more
+            self.close()
+            self.start()
         loss = config.training.loss
         named = (config.architecture.model, *([loss.term] if loss is not None else ()))
         code = tuple((each, hash_kept(each)) for each in named)
