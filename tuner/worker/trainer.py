@@ -287,20 +287,21 @@ def _runner(prepared: Mapping[str, PreparedData], device: Gpu | CpuCores) -> Tri
         ) from error
     from tuner.trial.seeds_and_reruns import run_job
 
-    ranks = None
+    run = functools.partial(run_job, data=data)
     if len(device.devices) > 1 and data:
         from tuner.training.engines.ranks import Ranks
 
         ranks = Ranks(device, prepared)
         ranks.start()
+        run = functools.partial(run, ranks=ranks)
     if not isinstance(device, Gpu):
-        return functools.partial(run_job, data=data, ranks=ranks)
+        return run
     from tuner.training.engines.pool import EnginePool
     from tuner.trial.run import git_revision
 
     # On a CPU it would disturb a timing: git looks through the whole checkout, in seconds.
     threading.Thread(target=git_revision, name="revision", daemon=True).start()
-    return functools.partial(run_job, data=data, engines=EnginePool(), ranks=ranks)
+    return functools.partial(run, engines=EnginePool())
 
 
 # The trainer's own side: data onto the device, then one training after the other, as ordered.
