@@ -227,8 +227,10 @@ class TrainerProcess:
 
     def _heard(self, give_up: Callable[[], bool]) -> Any:
         """What the process says next; it is told to stop once `give_up` says so."""
-        while not self._line.poll(LOOK_S[type(self._device)]):
-            if give_up():
+        heard = False
+        while not heard:
+            heard = self._line.poll(LOOK_S[type(self._device)])
+            if give_up():  # also of one that tells an epoch within each look
                 self._stop.set()
         said = self._line.recv()
         if isinstance(said, DeviceLockError | TrainerLostError):

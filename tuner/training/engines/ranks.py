@@ -49,6 +49,7 @@ from tuner.models.registry import build_model
 from tuner.training.batching import batches
 from tuner.training.clock import arithmetic, seeded
 from tuner.training.engines.eager import EagerEngine, Poll, TrainedEpoch, show_windows
+from tuner.training.model_state import copy_together
 from tuner.training.stage_marks import Stage
 from tuner.training.step import Step
 
@@ -89,6 +90,9 @@ class RankedStep(Step):
     ) -> None:
         super().__init__(config, data, model)
         self._rank, self._ranks, self._sum_up = rank, ranks, sum_up
+        self._all_there = torch.ones(
+            len(self._parameters), dtype=self._quantiles.dtype, device=self.device
+        )
 
     def train_on(self, split: DeviceSplit, index: Tensor, at_once: int) -> Tensor:
         """As of one device: `at_once` windows go through the network of all ranks together."""
@@ -114,23 +118,27 @@ class RankedStep(Step):
         device, and the answer is waited for only where this rank lacks one.
         """
         mine = [parameter.grad for parameter in self._parameters]
-        there = torch.tensor([each is not None for each in mine], dtype=mean.dtype)
+        there = self._all_there
+        if any(grad is None for grad in mine):
+            there = torch.tensor([float(each is not None) for each in mine]).to(there)
         parts = [
             (torch.zeros_like(p) if grad is None else grad).reshape(-1).to(mean.dtype)
             for p, grad in zip(self._parameters, mine, strict=True)
         ]
-        flat = torch.cat([*parts, there.to(self.device), mean.reshape(1)])
+        flat = torch.cat([*parts, there, mean.reshape(1)])
         self._sum_up(flat)
         used = [True] * len(mine)
-        if any(grad is None for grad in mine):
+        if there is not self._all_there:
             used = [n > 0 for n in flat[-1 - len(mine) : -1].tolist()]
         views = torch.split(flat[: -1 - len(mine)], [p.numel() for p in self._parameters])
+        held, summed = [], []
         for parameter, view, is_used in zip(self._parameters, views, used, strict=True):
-            if is_used:
-                summed = view.view_as(parameter).to(parameter.dtype)
-                # In its own memory: its place in `flat` need not be aligned.
-                parameter.grad = summed.clone() if parameter.grad is None else parameter.grad
-                parameter.grad.copy_(summed)
+            if is_used:  # in its own memory: its place in `flat` need not be aligned
+                if parameter.grad is None:
+                    parameter.grad = torch.empty_like(parameter)
+                held.append(parameter.grad)
+                summed.append(view.view_as(parameter))
+        copy_together(held, summed)
         return flat[-1]
 
 
@@ -307,6 +315,8 @@ class Ranks:
             other.child.end()
             other.line.close()
         if self._others and dist.is_initialized():
+            if isinstance(self._devices[0], Gpu) and dist.group.WORLD is not None:
+                dist.group.WORLD.abort()  # else it waits for those who are gone
             dist.destroy_process_group()
         self._others, self._trains = [], False
 
