@@ -67,6 +67,8 @@ def pytest_sessionstart(session: pytest.Session) -> Generator[None]:
     """With `-n`, the processes are forks of one that has imported what the tests need."""
     distributes = session.config.pluginmanager.hasplugin("dsession") and forks.available()
     with forked_suite.forked() if distributes else contextlib.nullcontext():
+        if distributes:
+            forked_suite.rewrite_asserts(session.config)
         yield
 
 

@@ -17,14 +17,18 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+import pytest
+from _pytest.assertion import rewrite
+
 from tests.support import fork_server, forked_cli, forks
 from tests.support.forks import Nursery
+from tests.support.paths import REPOSITORY
 
 # Not neuralforecast: it imports Ray, which reads at once who may talk to its clusters, for good.
 _IMPORTED = (
     *fork_server.IMPORTED,
     "alembic.command",
-    "darts.models",
+    "darts.models.forecasting.tsmixer_model",
     "sklearn.ensemble",
     "tuner.api",
 )
@@ -50,6 +54,22 @@ def forked() -> Iterator[None]:
         subprocess.Popen = plain  # type: ignore[misc]
         ours.close()  # upon which it ends
         parent.wait()
+
+
+def rewrite_asserts(config: pytest.Config) -> None:
+    """Have each test's file compiled once, as pytest does it, while libraries are imported: in a
+    fresh checkout each process would compile all of them."""
+    if sys.dont_write_bytecode:
+        return
+    state = config.stash[rewrite.assertstate_key]
+    for file in (REPOSITORY / "tests").rglob("*.py"):
+        if not file.name.startswith("test_"):
+            continue
+        folder = rewrite.get_cache_dir(file)
+        cached = folder / f"{file.stem}{rewrite.PYC_TAIL}"
+        if rewrite._read_pyc(file, cached) is None and rewrite.try_makedirs(folder):
+            hashed, code = rewrite._rewrite_test(file, config)
+            rewrite._write_pyc(state, code, hashed, cached)
 
 
 def _serve(requests: socket.socket) -> None:

@@ -72,8 +72,10 @@ def compare(
 
 def _named(variants: list[str] | None, study: str | None) -> list[str]:
     """All that was named, each as `read_studies` takes it. Raises UsageError where nothing was."""
+    from tuner.study.snapshot import PREFIX, STUDY
+
     found = [each.strip() for each in (study or "").split(",") if each.strip()]
-    found = [each if each.startswith(("study:", "group:")) else f"study:{each}" for each in found]
+    found = [each if each.startswith((STUDY, PREFIX)) else STUDY + each for each in found]
     if not variants and not found:
         raise UsageError("name variants, or studies with --study")
     return [*(variants or ()), *found]

@@ -32,7 +32,7 @@ SHARE = 0.1
 LEAST_S = 5.0
 """The libraries take so long to import: with less none of them is begun."""
 PLAIN_S = 60.0
-TOO_SHORT = "a tenth of what the trials took is less than these take to load"
+TOO_SHORT = "a tenth of what the trials took, or what is left, is less than these take to load"
 LOOK_S = 0.5
 
 
@@ -60,8 +60,8 @@ def keep_baselines(
     until: float | None = None,
 ) -> None:
     """Have what needs no network scored and kept with each study that lacks it, and what libraries
-    forecast that are installed. Studies of the same windows share it. Nothing is scored after
-    `until`, a time of `time.monotonic()`: the next launch does it.
+    forecast that are installed, the latter not after `until`, a time of `time.monotonic()`. Studies
+    of the same windows share it.
     """
     scored: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for study in studies:
@@ -71,6 +71,8 @@ def keep_baselines(
         had = {each.name: each for each in results.baselines if not each.would_take_s}
         within_s = SHARE * sum(each.recorded.total_s or 0.0 for each in results.complete)
         within_s -= sum(each.took_s for each in had.values())
+        if until is not None:
+            within_s = min(within_s, until - time.monotonic())
         libraries = _lacks(results, foundation, within_s)
         if libraries and within_s < LEAST_S:
             notes.note(f"forecasts by libraries not run: {TOO_SHORT}")
@@ -78,11 +80,6 @@ def keep_baselines(
         if PLAIN in had and not libraries:
             continue
         limit_s = within_s if PLAIN in had else max(within_s, PLAIN_S)
-        if until is not None:
-            limit_s = min(limit_s, until - time.monotonic())
-        if limit_s < LEAST_S:
-            notes.progress.note("forecasts without a network are left to the next launch")
-            return
         windows = "searched" if definition.keeps_last_block else "all"
         asked = {
             "task": task.model_dump(mode="json"),
@@ -90,7 +87,7 @@ def keep_baselines(
             "model": None if foundation is None else str(foundation.absolute()),
             "windows": windows,
             "error": definition.objectives[1],
-            "within_s": min(within_s, limit_s),
+            "within_s": within_s,
             "libraries": libraries,
             "had": list(had),
         }

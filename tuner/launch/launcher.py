@@ -260,16 +260,17 @@ def run_after(
             foretold(foretell(studies, request, aim, notes), notes)
             ended = _fill(launched, crew, early, notes, stop)
             _note_changed_budgets(launched, notes)
-            keep_baselines(
-                studies,
-                aim.task,
-                request.data_dir,
-                request.foundation,
-                crew.devices,
-                notes,
-                stop,
-                until,
-            )
+            if ended is not Outcome.TIMED_OUT:  # else who goes on with it does
+                keep_baselines(
+                    studies,
+                    aim.task,
+                    request.data_dir,
+                    request.foundation,
+                    crew.devices,
+                    notes,
+                    stop,
+                    until,
+                )
             return LaunchOutcome(
                 ended=ended,
                 studies=tuple(_outcome(each) for each in launched),

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tuner.spec.policy import SearchPolicy
 
 
+TEST_MQL = "test_mql"
+"""The figure that a verdict is about, whatever a search selects on."""
+
+
 # What can count as a configuration's time: of each its name, its words, how it is measured, and
 # the least it can still come to while a trial trains.
 

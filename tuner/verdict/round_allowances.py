@@ -121,7 +121,7 @@ def allowances(
         if not rounds[number] or left_s <= 0:
             continue
         device_s = left_s / sessions
-        defaults, others = (sum(costs) for costs in zip(*map(costs, studies), strict=True))
+        defaults, others = (sum(each) for each in zip(*map(costs, studies), strict=True))
         if device_s >= defaults + others > 0:
             enough_for = int((device_s / seeds - defaults) / others) if others else top
             found[number] = RoundAllowance(device_s=device_s, top=min(max(1, enough_for), top))

@@ -264,7 +264,7 @@ class Worker:
         )
         self._source = source(self._context)
         self._results = 0
-        """How many trainings ended well: counted before the other lane's may end."""
+        """How many trainings left the device as it was: counted before the other lane's may end."""
         self._lanes = lanes
         self._lease = lease
         self._desk = threading.Lock()

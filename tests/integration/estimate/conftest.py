@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -36,10 +37,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
 def process(small: Small) -> Iterator[MeasuringProcess]:
     device = CpuCores((min(os.sched_getaffinity(0)),))
     subject = Subject(definition=small.definition, task=small.task, data_dir=None, device=device)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess, "Popen", forked_cli.popen())
-        with MeasuringProcess(subject) as found:
-            yield found
+    with contextlib.ExitStack() as until_all_have_run:
+        with pytest.MonkeyPatch.context() as patch:  # no longer: other packages may come meanwhile
+            patch.setattr(subprocess, "Popen", forked_cli.popen())
+            found = until_all_have_run.enter_context(MeasuringProcess(subject))
+        yield found
 
 
 @pytest.fixture(scope="package")

@@ -138,6 +138,7 @@ def test_a_time_limit_stops_what_is_under_way_and_counts_what_comes_before_the_f
     limited = dataclasses.replace(asked(bench, 60), timeout_s=1000.0, estimate=False)
     with monkeypatch.context() as patch:
         patch.setattr(supervisor, "time", clock)
+        patch.setattr(launcher, "keep_baselines", lambda *_: pytest.fail("its time is over"))
         outcome = launch.run(limited, progress=Onlooker(once_at_work))
     assert outcome.ended is launch.Outcome.TIMED_OUT
     assert [each.filled for each in outcome.studies] == [False]

@@ -3,6 +3,7 @@ and shows nowhere."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 from pathlib import Path
@@ -57,12 +58,11 @@ class Launched:
         """The launch and everything it started, and nobody else's: other tests run beside this
         one."""
         while not over.wait(0.1):
-            try:
+            with contextlib.suppress(psutil.Error):  # the launch has ended
                 supervisor = psutil.Process(process.pid)
                 for one in (supervisor, *supervisor.children(recursive=True)):
-                    self.command_lines.add(" ".join(one.cmdline()))
-            except psutil.Error:
-                continue  # one that ended meanwhile
+                    with contextlib.suppress(psutil.Error):  # a zombie has none
+                        self.command_lines.add(" ".join(one.cmdline()))
             if len(self.of_workers()) >= WORKERS:  # trials were slow until they were seen
                 self._slow.unlink(missing_ok=True)
 

@@ -20,6 +20,7 @@ from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.baselines import ATTRIBUTE, PLAIN, Scored
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.trial.job import TrialJob
@@ -56,8 +57,15 @@ def test_a_recommendation_that_is_as_good_is_confirmed_and_stays_what_it_is(
     assert found.test.ratio.covers(0.6)
     assert recommended_trial(snapshot(studies[0])) == found.frozen.recommended
     assert verified_in(snapshot(studies[0])) == {}, "a confirmation stands apart"
+    simple = Scored(name=PLAIN, test_mql=1.25).stored()
+    studies[0].optuna.set_user_attr(ATTRIBUTE, [simple])
     report = compare([snapshot(each) for each in studies])
     assert report.missing == (), "points of the front are no part of the answer"
+    assert found.recommended is not None
+    assert found.recommended.mql is not None
+    as_confirmed = f"needs no training: {found.recommended.mql.estimate:.4g} against 1.25"
+    assert "original as confirmed" in report.answer[0], "not the luckiest of a search"
+    assert as_confirmed in report.answer[0]
     assert "<h1>original, rmsnorm on demo</h1>" in page(report)
     document = verification_document(studies)["studies"][0]["confirmation"]
     assert document["test"]["no_worse"] is True

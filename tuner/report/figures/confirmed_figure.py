@@ -17,6 +17,7 @@ from tuner.report.figures.front import HOVER, VerifiedPoint, bars, draw_verified
 from tuner.report.figures.series import verified_points
 from tuner.report.figures.style import GREY, INK, Style, label
 from tuner.settings import in_percent
+from tuner.spec.objectives import TEST_MQL
 from tuner.spec.pareto import Point
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import groups_of, registered_levels
@@ -255,9 +256,6 @@ def _apart(values: Sequence[float], least: float, top: float) -> list[float]:
 
 
 # What the figure of confirmations draws, from the searches of each variant.
-
-
-TEST_MQL = "test_mql"
 
 
 def confirmed_series(studies: Sequence[StudySnapshot]) -> list[ConfirmedSeries]:

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from tuner.config import Value
 from tuner.settings import in_percent
+from tuner.spec.objectives import TEST_MQL
 from tuner.storage.queue.verifications import is_confirmation
 from tuner.storage.records import device_seconds
+from tuner.study.baselines import worth
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.between import AnotherSearch, Standing
 from tuner.verdict.compare.registered import Groups
@@ -48,17 +50,38 @@ def short_answer(
 
 
 def _worth(groups: Groups, names: Mapping[str, str]) -> list[str]:
-    """Whether training is worth it at all, by the best of all fronts; nothing where no forecast
-    without a network was scored.
+    """Whether training is worth it at all, by the best of what is confirmed, or else of all fronts;
+    nothing where no forecast without a network was scored.
     """
-    found = []
+    confirmed, searched = [], []
     for group, members in groups.items():
         for study in members:
-            best = study.results.best
-            if best is not None and best.values is not None:
-                said = study.results.worth(best, f"the best of {names[group]}")
-                found.append((best.values[1], said.sentence if said else ""))
+            results, there = study.results, _as_confirmed(study)
+            if there is not None:
+                said = worth(*there, results.baselines, f"{names[group]} as confirmed")
+                confirmed.append((there[0], said.sentence if said else ""))
+            elif results.best is not None and results.best.values is not None:
+                said = results.worth(results.best, f"the best of {names[group]}")
+                searched.append((results.best.values[1], said.sentence if said else ""))
+    found = confirmed or searched
     return [min(found)[1]] if found else []
+
+
+def _as_confirmed(study: StudySnapshot) -> tuple[float, list[float]] | None:
+    """The MQL of what a confirmation recommends, else of the default, and its mean in each run of
+    windows; None where that is not of the windows on which forecasts without a network were scored.
+    """
+    there = confirmation_of(study)
+    last_block = study.definition.keeps_last_block
+    if there is None or last_block or study.results.objectives[1] != TEST_MQL:
+        return None
+    of = there.recommended if there.holds else there.default
+    if of is None or of.mql is None or of.mql_is != TEST_MQL:
+        return None
+    told = [run.result.recorded.mql_runs or () for run in of.counted if run.result]
+    most = max(map(len, told), default=0)
+    whole = [each for each in told if len(each) == most]
+    return of.mql.estimate, [math.fsum(each) / len(whole) for each in zip(*whole, strict=True)]
 
 
 # Which of several variants to take.
