@@ -103,6 +103,12 @@ class Crew:
             )
             with progress.watching(studies) as tick:
                 return placed.run(tick, timeout_s=self._left_s())
+        idle = len(self.devices) - sum(len(each.devices) for each in devices)
+        if idle > 0:
+            progress.note(
+                f"{idle} of {len(self.devices)} devices stay idle: a trial takes "
+                f"{devices_of_trials(studies)} at a time"
+            )
         environment, early = self._environment(address), early or EarlyWorkers()
         early.keep(devices)
         supervisor = Supervisor(

@@ -23,10 +23,11 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -243,12 +244,12 @@ class Ranks:
         """
         first, before = self._devices[0], os.sched_getaffinity(0)
         if isinstance(first, CpuCores):
-            os.sched_setaffinity(0, first.cores)
+            _keep_to(first.cores)
         try:
             self.start()
             yield
         finally:
-            os.sched_setaffinity(0, before)
+            _keep_to(before)
             if self._trains:
                 self.close()
 
@@ -354,6 +355,13 @@ class Ranks:
 
 
 _OF_A_BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+def _keep_to(cores: Iterable[int]) -> None:
+    """Have all threads of this process run on these cores only."""
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def _started(device: Gpu | CpuCores, store: int) -> _Other:
@@ -463,7 +471,7 @@ def _follow(line: Connection) -> None:
     target = "cuda:0"
     if isinstance(join.device, CpuCores):
         target = "cpu"
-        os.sched_setaffinity(0, join.device.cores)
+        _keep_to(join.device.cores)
         torch.set_num_threads(len(join.device.cores))
     data = {name: to_device(each, target) for name, each in join.prepared.items()}
     _join(join.store, join.rank, join.ranks, join.device)
