@@ -414,6 +414,19 @@ class Architecture(Settings):
     settings: NetworkSettings = Field(default_factory=dict)
 
 
+SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]?)i?b?", re.IGNORECASE)
+
+
+def _bytes(value: Any) -> Any:
+    """`2g` as a number of bytes."""
+    if not isinstance(value, str):
+        return value
+    found = SIZE.fullmatch(value)
+    if found is None:
+        raise ValueError("a number of bytes is expected, such as '2g' or '500m'")
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))
+
+
 class TrainingSettings(Settings):
     """The protocol's fixed settings (the reference job's values are the defaults): the table
     `[training]` of a study file, part of what a study is, and what `fit` goes by.
@@ -505,6 +518,17 @@ class TrainingSettings(Settings):
         bool,
         Field(strict=True, description="Test the best epoch's weights; else the last one's."),
     ] = True
+    data_memory: Annotated[
+        int | None,
+        Field(
+            gt=0,
+            description="Bytes of the device for the data's rows, such as '2g'; beyond them they "
+            "are streamed.",
+        ),
+        BeforeValidator(_bytes),
+        Flag("data_memory"),
+    ] = None
+    """None: half of what a GPU has free."""
     loss: Annotated[
         LossTerm | None, Field(description="A term of your own in the training loss.")
     ] = None
@@ -516,7 +540,7 @@ class TrainingSettings(Settings):
         return {name: value for name, value in self.as_dict().items() if name not in EXECUTED}
 
 
-EXECUTED = ("backend", "compile_mode", "time_limit_s", "gpus_per_trial")
+EXECUTED = ("backend", "compile_mode", "data_memory", "time_limit_s", "gpus_per_trial")
 """The settings that say how a training is executed."""
 
 

@@ -29,6 +29,12 @@ class DataError(TunerError):
     """Data that is missing, unreadable or unfit for the task (exit code 1)."""
 
 
+class DataGoneError(DataError):
+    """Data that was there and is no more while it is trained on (exit code 1): no fault of the
+    trial, which is handed back.
+    """
+
+
 class StorageError(TunerError):
     """A database that cannot be reached, opened or understood (exit code 1)."""
 

@@ -77,6 +77,8 @@ class Recorded:
     backend_fallback: str | None = _of(kinds.TEXT, kept=_SECTION | In.NULL)
     backend_measured: str | None = _of(kinds.TEXT, kept=_SECTION)
     """Seconds an epoch by each backend, where `auto` was measured."""
+    data_streamed: str | None = _of(kinds.TEXT, kept=_SECTION)
+    """Why the rows of the data stayed on the host, and where; recorded where they did."""
     precision: str | None = _of(kinds.TEXT, kept=_SOURCE)
     cell: str | None = _of(kinds.TEXT, kept=_SECTION)
     """Whose xLSTM cell ran, of a network that has one: `xlstm 2.0.6`, or `own`, and why."""

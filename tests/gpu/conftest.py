@@ -33,6 +33,8 @@ ALONE = (
     "profile/test_stages.py::test_events_and_markers",
     "profile/test_stages.py::test_the_",
     "profile/test_stages.py::test_a_whole_profile",
+    "training/test_streamed.py::test_a_large_network_trains_as_fast",
+    "training/test_streamed.py::test_memory_that_runs_out_falls_back",
     "training/test_out_of_memory.py::test_a_training_needs_its_memory_once",
     "training/engines/test_measured.py::test_a_step_that_can_be_captured_is",
     "training/engines/test_pool.py::test_memory_that_runs_out_beside_a_full_pool",

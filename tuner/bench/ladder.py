@@ -123,7 +123,8 @@ def why_not(config: RunConfig, job: Job, data: DeviceData) -> str:
     try:
         check_settings(config, data.shapes)
         model = build_model(config.architecture, data.shapes, config.hyperparameters)
-        backend, reason = choose_backend(config, data.shapes, model.to(job.device), job.device)
+        model = model.to(job.device)
+        backend, reason = choose_backend(config, data.shapes, model, job.device, data.streamed)
     except UsageError as error:
         return str(error)
     return f"would run as {backend.value}: {reason}" if reason else ""

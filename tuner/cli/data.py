@@ -54,8 +54,9 @@ def facts_of(task: Task, *, data_dir: Path | None = None, file: OpenFile | None 
     Raises:
         DataError: data that is missing or unfit.
     """
-    from tuner.data.prepare import constant_columns, long_enough, objective_shares, prepare
+    from tuner.data.prepare import constant_columns, objective_shares, prepare
     from tuner.data.sources import open_source
+    from tuner.data.splits import long_enough
 
     prepared = prepare(task, data_dir=data_dir, file=file)
     series = long_enough(task, open_source(task, data_dir, file=file).parse())
@@ -142,7 +143,7 @@ def _lines(facts: Facts, pace: Pace) -> list[str]:
     task, series = facts.prepared.task, facts.series
     filled_rows = sum(each.filled_rows for each in series)
     filled_cells = sum(each.filled_cells for each in series)
-    what = "series" if task.file.runs is None else "files"
+    what = "series" if task.file.apart is None else "files"
     counted_as = _plural(series) if what == "series" else f"{len(series):,} files, one series"
     lines = [f"{task.name}: {_rows(facts):,} rows, frequency {task.frequency}, {counted_as}"]
     for each in series[:MOST_SERIES]:
@@ -198,7 +199,7 @@ def _plural(series: tuple[Any, ...]) -> str:
 
 def span(facts: Facts, one: Series) -> tuple[str, ...]:
     """The first and the last time of a series; nothing where nobody dated its rows."""
-    from tuner.data.prepare import clock_of
+    from tuner.data.splits import clock_of
 
     file = facts.prepared.task.file
     return tuple(map(_day, clock_of(one)[[0, -1]])) if file.start or not file.index else ()

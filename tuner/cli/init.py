@@ -37,7 +37,7 @@ def as_options(file: str | None = None) -> Iterator[None]:
     """What is raised inside names the options of `tuner init data`; that command, too, where
     another one looks at the `file`.
     """
-    from tuner.data.prepare import SMALLER_WINDOW
+    from tuner.data.splits import SMALLER_WINDOW
     from tuner.data.times import SET_ID_COLUMN, SHORTER_FREQUENCY
 
     before = "" if file is None else command_line(["tuner", "init", "data", file]) + " "
@@ -277,7 +277,7 @@ def in_words(proposal: Proposal, prepared: PreparedData) -> str:
 
 def windows_of(prepared: PreparedData) -> dict[str, int]:
     """How many each split has."""
-    from tuner.data.prepare import SPLITS
+    from tuner.data.splits import SPLITS
 
     return {name: len(getattr(prepared, name).starts) for name in SPLITS}
 

@@ -163,6 +163,7 @@ def _profiled(
     refuse_tf32(config.training.precision, device)
     prepared = prepare(load_task(options.task or "etth"), data_dir=data_folder(options.data_dir))
     with alone_on(device):
+        prepared = prepared.within(config.training.data_memory)
         data = to_device(prepared, torch_device(device)).seeing(config.hyperparameters.input_size)
         profile_variant(
             name,

@@ -282,7 +282,8 @@ def _prepared(options: TrainOptions, recipe: Recipe) -> tuple[PreparedData, Prep
         raise TunerError(f"the data of task {task.name!r} changed while it was read; try again")
     if recipe.data_hash not in (None, prepared.data_hash):
         note("this is other data than the configuration was found on; the card says so")
-    return prepared, whole
+    allowed = recipe.training.data_memory
+    return prepared.within(allowed), whole.within(allowed)
 
 
 def _task(named: str | None, recipe: Recipe) -> Task:

@@ -24,7 +24,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from tuner.data.dialect import EXACT, MISSING, dialect_of, plain
-from tuner.data.source_kinds import DEFAULT_TIME_COLUMN, CsvSource, FileSource
+from tuner.data.source_kinds import (
+    DEFAULT_TIME_COLUMN,
+    CsvSource,
+    FileSource,
+    Hdf5Source,
+    TypedSource,
+)
 from tuner.data.times import read_form
 from tuner.errors import DataError, first_line
 from tuner.files.durable import open_plain
@@ -33,6 +39,10 @@ from tuner.files.toml_file import toml_value
 
 Positions = npt.NDArray[np.int64]
 Read = Iterator[tuple[str, "pd.Series[Any]"]]
+Blocks = Iterator[npt.NDArray[np.float64]]
+
+ROWS_AT_ONCE = 1 << 15
+"""Of a file that is read in pieces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,6 +58,9 @@ class OpenFile:
     read: Callable[[Sequence[str], Sequence[str]], Read]
     content: bytes = b""
     """What the file holds, unpacked."""
+    blocks: Callable[[Sequence[str]], Blocks] | None = None
+    """Gives columns of numbers some rows at a time, each (r, columns), NaN where a cell is empty;
+    None where the whole file is in memory anyway."""
 
     def cell(self, position: int, name: str) -> str:
         """What is written there."""
@@ -91,6 +104,40 @@ def open_frame(frame: pd.DataFrame, head: str, rows: Positions | None = None) ->
 
     rows = np.arange(1, len(frame) + 1) if rows is None else rows
     return OpenFile(head=head, names=list(frame.columns), rows=rows, read=read)
+
+
+def joined(files: Sequence[OpenFile], head: str) -> OpenFile:
+    """Parts of one file as that file: its rows are counted through.
+
+    Raises:
+        DataError: parts with other columns than the first one's.
+    """
+    first, counted, rows = files[0], 0, []
+    for each in files:
+        if sorted(each.names) != sorted(first.names):
+            listing = excerpt(", ".join(map(repr, each.names)), at_most=300)
+            raise DataError(
+                f"{each.head}: has the columns {listing}, others than {first.head}; files that are "
+                "joined have the same ones: correct it, or leave it out of the pattern"
+            )
+        rows.append(each.rows + counted)
+        counted += int(each.rows[-1])
+
+    def read(wanted: Sequence[str], texts: Sequence[str]) -> Read:
+        for name in wanted:  # one after the other: of all files, no more is held at once
+            parts = [cells for each in files for _, cells in each.read([name], texts)]
+            whole = pd.concat(parts, ignore_index=True)
+            whole.attrs.update(parts[0].attrs)
+            yield name, whole
+
+    def blocks(wanted: Sequence[str]) -> Blocks:
+        for each in files:
+            assert each.blocks is not None
+            yield from each.blocks(wanted)
+
+    served = blocks if all(each.blocks is not None for each in files) else None
+    together = np.concatenate(rows)
+    return OpenFile(head=head, names=first.names, rows=together, read=read, blocks=served)
 
 
 STANDARD_INPUT = Path("-")
@@ -145,7 +192,9 @@ def opened(content: bytes, source: FileSource) -> OpenFile:
     Raises:
         DataError: it is none of its kind.
     """
-    if not isinstance(source, CsvSource):
+    if isinstance(source, TypedSource):
+        file = open_typed(content, source)
+    elif not isinstance(source, CsvSource):
         file = open_parquet(content, source.path)
     elif source.dates_across:
         file = turned(open_csv(content, source), source.time_format)
@@ -303,7 +352,72 @@ def refuse_other_dialect(content: bytes, source: CsvSource) -> None:
         raise DataError(f"{source.path}: is written otherwise: set {told} under [source]")
 
 
-# A Parquet file, read within limits, a column at a time.
+# A file whose columns have types, read within limits, a column at a time, or some rows.
+
+
+def open_typed(content: bytes | None, source: TypedSource) -> OpenFile:
+    """A file by its kind. Without its `content` it is read from its path, as much as is asked for.
+
+    Raises:
+        DataError: as of its kind.
+    """
+    kind = open_hdf5 if isinstance(source, Hdf5Source) else open_parquet
+    return kind(content, source.path)
+
+
+def open_hdf5(content: bytes | None, path: Path) -> OpenFile:
+    """An HDF5 file with a dataset for each column; a row's number counts from 1.
+
+    Raises:
+        DataError: h5py is not installed, or the file is no such file.
+    """
+    try:
+        import h5py
+    except ImportError:
+        raise DataError(f"{path}: HDF5 needs h5py: pip install h5py") from None
+    with _readable(path, OSError, "HDF5"):
+        held = h5py.File(path if content is None else io.BytesIO(content), "r")
+        columns = {n: each for n, each in held.items() if getattr(each, "ndim", 0) == 1}
+        lengths = {len(each) for each in columns.values()}
+    if len(lengths) != 1 or lengths == {0}:
+        found = excerpt(", ".join(f"{n!r} ({len(each)})" for n, each in columns.items()))
+        raise DataError(
+            f"{path}: at its top a dataset of one dimension for each column is expected, all of "
+            f"one length; there are: {found or 'none'}"
+        )
+    rows = lengths.pop()
+
+    def read(wanted: Sequence[str], texts: Sequence[str]) -> Read:
+        _refuse_many(path, rows, wanted)
+        for name in wanted:
+            column = columns[name]
+            with _readable(path, OSError, "HDF5"):
+                text = h5py.check_string_dtype(column.dtype) is not None
+                cells = pd.Series(column.asstr()[:] if text else column[:], name=name)
+            cells.attrs["kind"] = "string" if text else str(column.dtype)
+            yield name, cells.astype(str) if name in texts else cells
+
+    def blocks(wanted: Sequence[str]) -> Blocks:
+        for name in wanted:
+            if columns[name].dtype.kind not in "biuf":
+                raise _no_numbers(path, name, columns[name].dtype)
+        for first in range(0, rows, ROWS_AT_ONCE):
+            with _readable(path, OSError, "HDF5"):
+                parts = [columns[name][first : first + ROWS_AT_ONCE] for name in wanted]
+            yield np.column_stack(parts).astype(np.float64)
+
+    counted = np.arange(1, rows + 1)
+    return OpenFile(head=str(path), names=[*columns], rows=counted, read=read, blocks=blocks)
+
+
+def _no_numbers(path: Path, name: str, kind: object) -> DataError:
+    return DataError(f"{path}, column {name!r}: holds {excerpt(str(kind))}, expected numbers")
+
+
+def _refuse_many(path: Path, rows: int, wanted: Sequence[str]) -> None:
+    if rows * max(1, len(wanted)) > MOST_CELLS:
+        most = f"at most {MOST_CELLS:,} cells are read at once; split the file"
+        raise DataError(f"{path}: has {rows:,} rows in {len(wanted)} used columns, {most}")
 
 
 MOST_CELLS = 100_000_000
@@ -315,8 +429,9 @@ def is_parquet(content: bytes, path: Path) -> bool:
     return content.startswith(b"PAR1") or path.suffix.lower() in (".parquet", ".pq")
 
 
-def open_parquet(content: bytes, path: Path) -> OpenFile:
-    """A Parquet file, its counts within limits; a row's number counts from 1.
+def open_parquet(content: bytes | None, path: Path) -> OpenFile:
+    """A Parquet file, its counts within limits; a row's number counts from 1. Without its `content`
+    it is read from its path, as much as is asked for.
 
     Raises:
         DataError: pyarrow is not installed, or the file is no Parquet file, or too large.
@@ -327,13 +442,13 @@ def open_parquet(content: bytes, path: Path) -> OpenFile:
     except ImportError:
         raise DataError(f"{path}: Parquet needs pyarrow: pip install 'tuner[parquet]'") from None
     with _readable(path, pa.ArrowException):
-        file = pq.ParquetFile(io.BytesIO(content))
+        place = path if content is None else io.BytesIO(content)
+        # Through a buffer: else all of a row group is read for its first rows.
+        file = pq.ParquetFile(place, pre_buffer=False, buffer_size=1 << 16)
         rows = file.metadata.num_rows
 
     def read(wanted: Sequence[str], texts: Sequence[str]) -> Read:
-        if rows * max(1, len(wanted)) > MOST_CELLS:
-            most = f"at most {MOST_CELLS:,} cells are read; split the file"
-            raise DataError(f"{path}: has {rows:,} rows in {len(wanted)} used columns, {most}")
+        _refuse_many(path, rows, wanted)
         for name in wanted:
             with _readable(path, pa.ArrowException):
                 column = file.read(columns=[name]).column(0)
@@ -341,19 +456,31 @@ def open_parquet(content: bytes, path: Path) -> OpenFile:
             cells.attrs["kind"] = excerpt(str(column.type))
             yield name, cells.rename(name)
 
+    def blocks(wanted: Sequence[str]) -> Blocks:
+        with _readable(path, pa.ArrowException):
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(wanted)):
+                found = np.empty((batch.num_rows, len(wanted)))
+                for place, name in enumerate(wanted):
+                    column = batch.column(name)
+                    cells = _as_pandas(column, text=False)
+                    if cells.dtype.kind not in "biuf":
+                        raise _no_numbers(path, name, column.type)
+                    found[:, place] = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+                yield found
+
     if not rows:
         raise DataError(f"{path}: the file has no rows")
-    names = file.schema_arrow.names
-    return OpenFile(head=str(path), names=names, rows=np.arange(1, rows + 1), read=read)
+    names, counted = file.schema_arrow.names, np.arange(1, rows + 1)
+    return OpenFile(head=str(path), names=names, rows=counted, read=read, blocks=blocks)
 
 
 @contextmanager
-def _readable(file: Path, arrows: type[Exception]) -> Iterator[None]:
+def _readable(file: Path, own: type[Exception], kind: str = "Parquet") -> Iterator[None]:
     try:
         yield
-    except (arrows, OSError, ValueError, MemoryError) as error:
+    except (own, OSError, ValueError, MemoryError) as error:
         why = excerpt(first_line(error), at_most=120)
-        raise DataError(f"{file}: cannot be read as Parquet ({why}); write it again") from None
+        raise DataError(f"{file}: cannot be read as {kind} ({why}); write it again") from None
 
 
 def _as_pandas(column: Any, text: bool) -> pd.Series[Any]:

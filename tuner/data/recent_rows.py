@@ -17,10 +17,10 @@ import pandas as pd
 from tuner.data.calendars import DAY, Times, grid, place_of_most, step_of, within_a_day
 from tuner.data.dialect import Floats, as_numbers, dialect_of
 from tuner.data.open_file import STANDARD_INPUT, is_parquet, open_frame, opened, read_bytes
-from tuner.data.prepare import long_enough
 from tuner.data.series import Series, calendar_columns
 from tuner.data.source_kinds import CsvSource, FileSource, ParquetSource, listed
 from tuner.data.sources import open_source
+from tuner.data.splits import long_enough
 from tuner.data.table import Table, joined_ids, joined_times, table_of
 from tuner.data.task import NAME, Task, load_task
 from tuner.data.times import UNIX, TimeColumn, counted_times, read_form, to_local
@@ -292,7 +292,7 @@ def rows_of_task(
         DataError: data that is missing or unfit.
     """
     task = load_task(str(path))
-    if task.file.runs is not None:
+    if task.file.apart is not None:
         raise UsageError(f"{path}: has many files, a forecast begins at the end of one; name it")
     series = long_enough(task, open_source(task, data_dir).parse())
     wanted = task.horizon if held_back and task.future_covariates else 0

@@ -1,4 +1,4 @@
-"""The kinds of source that a task may name: ETT, generated series, a CSV or a Parquet file."""
+"""The kinds of source that a task may name: ETT, generated series, a CSV, Parquet or HDF5 file."""
 
 from __future__ import annotations
 
@@ -192,6 +192,10 @@ HOW_WRITTEN = {"time_format", *Dialect.model_fields}
 """Keys that say in what dialect a file is written: what it holds they do not."""
 
 
+JOINED: Literal["joined"] = "joined"
+"""Files that are parts of one: how many there are is how it is written, and not what it holds."""
+
+
 class FileSource(Frozen):
     """The user's own file: what it holds.
 
@@ -214,12 +218,15 @@ class FileSource(Frozen):
     A `path` with a wildcard names many files, each a run of time by itself, all of one series named
     like the task: no window crosses files, and all are scaled by the range of all training rows.
     `runs` says how they are split: "by_file" deals whole files to training, validation and test, by
-    a hash of their names; "by_time" cuts each file. The wildcards are `*`, `?` and `**/`, as in
+    a hash of their names; "by_time" cuts each file. With "joined" they are parts of one file, whose
+    rows follow each other in the order of the names. The wildcards are `*`, `?` and `**/`, as in
     `tuner.data.source_kinds`.
     """
 
     path: Path
-    runs: Literal["by_file", "by_time"] | None = Field(default=None, validate_default=True)
+    runs: Literal["by_file", "by_time", "joined"] | None = Field(
+        default=None, validate_default=True
+    )
     index: bool = False
     time_column: Columns | None = Field(default=None, validate_default=True)
     id_column: Columns | None = Field(default=None, validate_default=True)
@@ -253,7 +260,7 @@ class FileSource(Frozen):
                 return problem_of(value)
             case "runs" if not is_wild(str(before.get("path"))):
                 return "belongs to a path with a wildcard, such as 'run_*/series.csv'; leave it out"
-            case "id_column" if before.get("runs"):
+            case "id_column" if before.get("runs") not in (None, JOINED):
                 return "each file of a pattern is a run of one series; leave it out"
             case "time_column" if index:
                 return "index = true says that the file has no times; leave one of them out"
@@ -284,6 +291,11 @@ class FileSource(Frozen):
         return at_first_wildcard(self.path, len(self._folder.parts) if inside else 0)
 
     @property
+    def apart(self) -> Literal["by_file", "by_time"] | None:
+        """How files that are runs of their own are split; None of one file, also one in parts."""
+        return None if self.runs == JOINED else self.runs
+
+    @property
     def marks(self) -> tuple[str, str | None]:
         """What stands before decimals, and between thousands, in texts."""
         return ".", None
@@ -297,7 +309,7 @@ class FileSource(Frozen):
         """The keys that are part of what a task is, as plain data. What is as usual is left out, so
         that a new key changes no task of before; these two were always told.
         """
-        unasked = {"path", *HOW_WRITTEN}
+        unasked = {"path", *HOW_WRITTEN, *(["runs"] if self.runs == JOINED else [])}
         plain = self.model_dump(mode="json", exclude=unasked, exclude_defaults=True)
         return {"time_column": None, "id_column": None} | plain
 
@@ -318,14 +330,26 @@ class CsvSource(FileSource, Dialect):
         return self.decimal, self.thousands
 
 
-class ParquetSource(FileSource):
-    """The user's own Parquet file."""
+class TypedSource(FileSource):
+    """The user's own file, whose columns have types, and can be read in pieces."""
+
+
+class ParquetSource(TypedSource):
+    """A Parquet file."""
 
     kind: Literal["parquet"]
 
 
-Source = Annotated[EtthSource | DemoSource | CsvSource | ParquetSource, Field(discriminator="kind")]
+class Hdf5Source(TypedSource):
+    """An HDF5 file: at its top a dataset of one dimension for each column."""
 
-OwnFile = Annotated[CsvSource | ParquetSource, Field(discriminator="kind")]
-OF_FILES = ("csv", "parquet")
+    kind: Literal["hdf5"]
+
+
+Source = Annotated[
+    EtthSource | DemoSource | CsvSource | ParquetSource | Hdf5Source, Field(discriminator="kind")
+]
+
+OwnFile = Annotated[CsvSource | ParquetSource | Hdf5Source, Field(discriminator="kind")]
+OF_FILES = ("csv", "parquet", "hdf5")
 """The kinds whose file is the user's."""

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.data.series import Series
-from tuner.data.source_kinds import CsvSource, DemoSource, FileSource, files_found
+from tuner.data.source_kinds import (
+    CsvSource,
+    DemoSource,
+    FileSource,
+    TypedSource,
+    files_found,
+)
 from tuner.data.task import Task
 from tuner.errors import DataError, UsageError
-from tuner.files.durable import open_plain, replacing
+from tuner.files.durable import file_sha256, open_plain, replacing
 from tuner.files.environment import user_cache
 
 if TYPE_CHECKING:
@@ -321,6 +327,8 @@ class OpenSource:
 
     content_digest: str
     parse: Callable[[], tuple[Series, ...]]
+    open: Callable[[], OpenFile] | None = None
+    """Gives the file as a table, where it is one, and can be read in pieces."""
 
 
 def open_source(task: Task, data_dir: Path | None, *, file: OpenFile | None = None) -> OpenSource:
@@ -341,22 +349,64 @@ def open_source(task: Task, data_dir: Path | None, *, file: OpenFile | None = No
     if not isinstance(source, FileSource):
         contents = read_etth(data_dir)
         return OpenSource(_digest(contents), lambda: _parse_etth(contents, task))
-    if source.runs is not None:
+    if source.apart is not None:
         return _open_runs(task, source, data_dir)
-    from tuner.data.open_file import read_bytes
-    from tuner.data.table import parse_file, series_of
-    from tuner.data.times import TimeColumn
-
-    path, beside = source.path, ""
     if file is not None:
+        from tuner.data.table import series_of
+        from tuner.data.times import TimeColumn
+
         digest = _digest({"csv": file.content})
         where = TimeColumn(source=source, frequency=task.frequency)
         return OpenSource(digest, lambda: series_of(file, where, task))
+    if source.runs is not None:
+        return _open_joined(task, source, data_dir)
+    path, beside = source.path, ""
     if data_dir is not None and not path.exists():
         other = file_in(data_dir, path.name, reuse=False)
         path, beside = (other, "") if other.exists() else (path, f", nor {other}")
-    content = read_bytes(path, beside=beside)
-    return OpenSource(_digest({"csv": content}), lambda: parse_file(content, source, task))
+    return _open_file(task, source, path, beside)
+
+
+LARGE_FILE = 1 << 26
+"""Bytes of a file from which on it is not read at once, where it need not be."""
+
+
+def _open_file(task: Task, source: FileSource, path: Path, beside: str) -> OpenSource:
+    """One file, wherever it was found."""
+    from tuner.data.open_file import open_typed, read_bytes
+    from tuner.data.table import parse_file, series_of
+    from tuner.data.times import TimeColumn
+
+    if not isinstance(source, TypedSource):
+        content = read_bytes(path, beside=beside)
+        return OpenSource(_digest({"csv": content}), lambda: parse_file(content, source, task))
+    large = path.is_file() and path.stat().st_size >= LARGE_FILE
+    held = None if large else read_bytes(path, beside=beside)
+    digest = _sha256(path) if held is None else hashlib.sha256(held).hexdigest()
+    placed = source.model_copy(update={"path": path}) if large else source
+    opened = cache(lambda: open_typed(held, placed))
+    where = TimeColumn(source=source, frequency=task.frequency)
+    return OpenSource(_digest_of({"csv": digest}), lambda: series_of(opened(), where, task), opened)
+
+
+def _open_joined(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
+    """The files of a pattern, as one."""
+    from tuner.data.open_file import joined, open_typed, opened, read_bytes
+    from tuner.data.table import series_of
+    from tuner.data.times import TimeColumn
+
+    files = files_of(source, None if url_of(data_dir) is not None else data_dir)
+
+    def each(path: Path) -> OpenFile:
+        one = source.model_copy(update={"path": path})
+        if isinstance(one, TypedSource):
+            return open_typed(None, one)
+        return opened(read_bytes(path), one)
+
+    whole = cache(lambda: joined([each(path) for path in files.values()], str(source.path)))
+    where = TimeColumn(source=source, frequency=task.frequency)
+    digest = _digest_of({name: _sha256(path) for name, path in files.items()})
+    return OpenSource(digest, lambda: series_of(whole(), where, task), whole)
 
 
 def _open_runs(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
@@ -408,6 +458,17 @@ def _parse_etth(contents: Mapping[str, bytes], task: Task) -> tuple[Series, ...]
     return tuple(found)
 
 
+def _sha256(path: Path) -> str:
+    try:
+        return file_sha256(path)
+    except UsageError as error:
+        raise DataError(str(error)) from None
+
+
 def _digest(contents: Mapping[str, bytes]) -> str:
-    each = (f"{name}:{hashlib.sha256(held).hexdigest()};" for name, held in contents.items())
+    return _digest_of({name: hashlib.sha256(held).hexdigest() for name, held in contents.items()})
+
+
+def _digest_of(digests: Mapping[str, str]) -> str:
+    each = (f"{name}:{digest};" for name, digest in digests.items())
     return hashlib.sha256("".join(each).encode()).hexdigest()

@@ -16,7 +16,7 @@ from tuner.data.calendars import MOST_MISSING, Times, grid, rounded, step_of
 from tuner.data.dialect import Floats, as_numbers, marks_of, plain
 from tuner.data.open_file import OpenFile, Positions, opened, refuse_other_dialect
 from tuner.data.series import Series
-from tuner.data.source_kinds import CsvSource, FileSource, ParquetSource, listed
+from tuner.data.source_kinds import CsvSource, FileSource, TypedSource, listed
 from tuner.data.times import (
     Lines,
     TimeColumn,
@@ -133,7 +133,7 @@ def table_of(file: OpenFile, where: TimeColumn, task: Task) -> Table:
             keys[name] = cells
             continue
         kind = cells.dtype.kind
-        if kind in "mMc" or (isinstance(source, ParquetSource) and kind not in "biuf"):
+        if kind in "mMc" or (isinstance(source, TypedSource) and kind not in "biuf"):
             holds = cells.attrs.get("kind", cells.dtype)
             raise DataError(f"{where.label}, column {name!r}: holds {holds}, expected numbers")
         numbers, bad = as_numbers(cells, *source.marks)

@@ -154,7 +154,7 @@ def _serve(began: float, orders: Orders) -> None:
     definition = StudyDefinition.from_dict(first["definition"])
     task = Task.model_validate_json(json.dumps(first["task"]))
     folder = None if first["data_dir"] is None else Path(first["data_dir"])
-    prepared = prepare(task, data_dir=folder)
+    prepared = prepare(task, data_dir=folder).within(definition.training.data_memory)
     if first["cores"]:
         torch.set_num_threads(len(first["cores"]))
     data = to_device(prepared, "cpu" if first["cores"] else "cuda:0")

@@ -28,8 +28,8 @@ from pytorch_lightning.callbacks import EarlyStopping
 from torch import Tensor, nn
 
 from tuner.config import ModelShapes
-from tuner.data.prepare import split_sizes
 from tuner.data.series import Series, calendar_columns
+from tuner.data.splits import split_sizes
 from tuner.training.quantile_loss import mean_quantile_loss
 
 

@@ -24,7 +24,8 @@ from pydantic import Field
 
 from tuner.config import MANY, Choice, Values
 from tuner.data.open_file import read_bytes
-from tuner.data.prepare import PreparedData, prepare, split_sizes
+from tuner.data.prepare import PreparedData, prepare
+from tuner.data.splits import split_sizes
 from tuner.data.task import load_task
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.errors import DataError, TunerError, UsageError

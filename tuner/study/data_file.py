@@ -14,7 +14,15 @@ from optuna.study import Study
 from pydantic import TypeAdapter
 
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.source_kinds import OF_FILES, CsvSource, FileSource, OwnFile, ParquetSource
+from tuner.data.source_kinds import (
+    OF_FILES,
+    CsvSource,
+    FileSource,
+    Hdf5Source,
+    OwnFile,
+    ParquetSource,
+    TypedSource,
+)
 from tuner.data.sources import file_in, url_of
 from tuner.data.task import Task, load_task
 from tuner.errors import DataError, UsageError
@@ -22,7 +30,7 @@ from tuner.files.plain import explained
 from tuner.study.open import OpenStudy
 
 _MARK = "tuner_data_file"
-_OWN_FILE: TypeAdapter[CsvSource | ParquetSource] = TypeAdapter(OwnFile)
+_OWN_FILE: TypeAdapter[CsvSource | ParquetSource | Hdf5Source] = TypeAdapter(OwnFile)
 
 
 def keep_data_file(study: Study, task: Task) -> None:
@@ -62,7 +70,7 @@ def task_of_study(opened: OpenStudy, data_dir: Path | None, *, reuse: bool) -> T
     return Task.model_validate_json(json.dumps(told), strict=True)
 
 
-def _source(opened: OpenStudy) -> CsvSource | ParquetSource | None:
+def _source(opened: OpenStudy) -> CsvSource | TypedSource | None:
     """What was noted; None where nothing was.
 
     Raises:
@@ -101,9 +109,11 @@ def data_of(
     found: dict[str, PreparedData] = {}
     for opened in studies:
         wanted = opened.definition.data_hash
-        if wanted in found:
-            continue
-        found[wanted] = _prepared(opened, data_dir, task)
+        if wanted not in found:
+            found[wanted] = _prepared(opened, data_dir, task)
+        # Studies on the same data share it: the least memory that one of them allows holds for all.
+        if (allowed := opened.definition.training.data_memory) is not None:
+            found[wanted] = found[wanted].within(allowed)
     return found
 
 

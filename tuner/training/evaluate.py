@@ -274,13 +274,15 @@ def _losses_in_passes(
     device, losses = data.minimum.device, []
     places = torch.tensor(data.task.eval_index, device=device)
     levels = torch.tensor(data.task.eval_quantiles, device=device, dtype=torch.float64)
-    for index in batches(chosen, size):
-        prediction, target = forecasts_of(model, data, split, index, places)
-        series = split.series_index[index]
-        columns = mean_quantile_loss_per_column(prediction, target, levels)
-        unit = data.change[series] if data.task.objective is Objective.SCALED else None
-        whole = mean_quantile_loss_per_window(prediction, target, levels, unit)
-        losses.append(torch.cat([whole.unsqueeze(1), columns], dim=1))
+    parts = list(batches(chosen, size))
+    with split.reading_ahead(parts):
+        for index in parts:
+            prediction, target = forecasts_of(model, data, split, index, places)
+            series = split.series_index[index]
+            columns = mean_quantile_loss_per_column(prediction, target, levels)
+            unit = data.change[series] if data.task.objective is Objective.SCALED else None
+            whole = mean_quantile_loss_per_window(prediction, target, levels, unit)
+            losses.append(torch.cat([whole.unsqueeze(1), columns], dim=1))
     return torch.cat(losses) if losses else levels.new_zeros(0, 1 + data.shapes.n_targets)
 
 

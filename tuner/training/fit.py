@@ -124,7 +124,8 @@ def ready_engine(
         UsageError: a backend this device does not have.
     """
     config = state.config
-    state.backend, state.fallback = choose_backend(config, data.shapes, model, state.device)
+    chosen = choose_backend(config, data.shapes, model, state.device, data.streamed)
+    state.backend, state.fallback = chosen
     state.n_parameters, state.n_frozen = count_parameters(model)
     show_windows(model, data)
     lent = None if pool is None else pool.lend(config, data, model)

@@ -18,7 +18,7 @@ from tuner.config import EpochRecord, Hyperparameters, StopReason
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.lock import DeviceLockError, giving_up, logs_waiting
-from tuner.errors import TunerError
+from tuner.errors import DataGoneError, TunerError
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.record import Recorded
 from tuner.search.pruning import Pruner, Verdict, carried_on
@@ -266,11 +266,11 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult
     The record says `context_lost` where this process can train no more.
 
     Raises:
-        DeviceLockError, TrainerLostError: not this trial's: each would fail.
+        DeviceLockError, TrainerLostError, DataGoneError: not this trial's: each would fail.
     """
     try:
         return run_trial(job)
-    except (DeviceLockError, TrainerLostError):
+    except (DeviceLockError, TrainerLostError, DataGoneError):
         raise
     except (*FAULTS, KeyboardInterrupt) as error:  # a model's: no signal raises in a worker
         _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())

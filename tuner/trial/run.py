@@ -232,6 +232,7 @@ def run_trial(
             return None
         result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
         recorded = _recorded(result, observation, device, seed, backend)
+        recorded = dataclasses.replace(recorded, data_streamed=data.streamed or None)
         cell = cell_of(definition.architecture, hyperparameters)
         busy = meter.seen()
         recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)

@@ -286,9 +286,10 @@ class _OfOneSeed:
             return whole | {"configuration": digest_of(job.hyperparameters.as_dict())}
         data = cast("DeviceData", self.data)
         config = run_config(job.definition, job.hyperparameters, self.seed, job.backend)
+        device, streamed = data.minimum.device, data.streamed
         return whole | {
             "configuration": digest_of(dataclasses.asdict(config)),
-            "backend": identifying_backend(config, data.shapes, data.minimum.device).value,
+            "backend": identifying_backend(config, data.shapes, device, streamed).value,
             "torch": torch.__version__,
         }
 

@@ -280,6 +280,7 @@ class Worker:
             UsageError: a study is bound to another device model.
             ContextLostError: the device needs a fresh process.
             TrainerLostError: the process that trains has ended; what it trained is taken back.
+            DataGoneError: the data is there no more; what it trained is to be handed back.
         """
         context = self._context
         try:

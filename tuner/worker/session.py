@@ -15,7 +15,7 @@ from tuner.devices.group import as_group
 from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
-from tuner.errors import TunerError
+from tuner.errors import DataGoneError, TunerError
 from tuner.files.environment import nothing_collected
 from tuner.storage.database import open_database
 from tuner.storage.queue.device_leases import DeviceLeases
@@ -114,6 +114,7 @@ def work(
     Raises:
         ContextLostError: the device needs a fresh process, and nobody told this one to stop.
         TrainerLostError: what trains has ended; what it trained is taken back.
+        DataGoneError: the data is there no more; what it trained is handed back.
     """
     log_to_stderr()
     stop = StopFlag()
@@ -227,6 +228,6 @@ def _run(
         try:
             with signed_in(lock_folder()):
                 worker.run()
-        except (DeviceLockError, TrainerLostError):
+        except (DeviceLockError, TrainerLostError, DataGoneError):
             worker.hand_back()
             raise

@@ -30,7 +30,7 @@ from tuner.devices.gpu import nvml
 from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
-from tuner.errors import TunerError, first_line
+from tuner.errors import DataGoneError, TunerError, first_line
 from tuner.files.child import ChildProcess, end_with
 from tuner.search.pruning import Verdict
 from tuner.spec.membership import seed_of_trial
@@ -201,6 +201,7 @@ class TrainerProcess:
         Raises:
             DeviceLockError: devices cannot be locked.
             TrainerLostError: it can train nothing more, or the process has ended.
+            DataGoneError: the data is there no more.
         """
         stopping = _Regularly(lambda: job.should_stop() is not None, job.on_phase)
         with self._talking():
@@ -233,7 +234,7 @@ class TrainerProcess:
             if give_up():  # also of one that tells an epoch within each look
                 self._stop.set()
         said = self._line.recv()
-        if isinstance(said, DeviceLockError | TrainerLostError):
+        if isinstance(said, DeviceLockError | TrainerLostError | DataGoneError):
             raise said
         return said
 
@@ -344,17 +345,17 @@ def serve(line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load) ->
                 while run_job is not None:
                     heartbeat.phase(IDLE)
                     _train(line.recv(), line, stop, heartbeat, run_job)
-        except (DeviceLockError, TrainerLostError) as error:
+        except (DeviceLockError, TrainerLostError, DataGoneError) as error:
             line.send(error)
 
 
 def _loaded(
     line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load
 ) -> TrialRunner | None:
-    prepared, device = line.recv()
     try:
+        prepared, device = line.recv()  # which maps what is too large to be sent
         run_job = load(device, lambda: prepared, stop.is_set, heartbeat.phase)
-    except DeviceLockError:
+    except (DeviceLockError, DataGoneError, EOFError, ConnectionError):
         raise
     except Exception as error:
         raise TrainerLostError(str(error)) from error  # the worker is told, and says it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.errors import DataError, UsageError
 from tuner.storage.database import Database
-from tuner.study.data_file import _MARK, data_of, keep_data_file
+from tuner.study.data_file import _MARK, data_of, keep_data_file, task_of_study
 from tuner.study.open import OpenStudy, create_or_resume
 
 
@@ -132,3 +133,20 @@ def test_a_study_of_before_or_after_says_only_what_is_not_as_usual(
     assert not {"gaps", "fill", "start", "timezone"} & set(opened.optuna.user_attrs[_MARK])
     (wanted,) = data_of([opened], data_dir=tmp_path, task=None)
     assert wanted == opened.definition.data_hash
+
+
+@SQLITE_ALONE
+def test_studies_on_the_same_data_share_the_least_memory_that_one_allows(
+    made: OpenStudy, database: Database, shared: Path
+) -> None:
+    studies, least = [made], []
+    for allowed in (2000, 1000, 3000):
+        training = made.definition.training.but(data_memory=allowed)
+        other = dataclasses.replace(made.definition, training=training)
+        opened = create_or_resume(database, f"own-{allowed}", other, trials=1)
+        keep_data_file(opened.optuna, task_of_study(made, shared, reuse=True))
+        studies.append(opened)
+        (prepared,) = data_of(studies, data_dir=shared, task=None).values()
+        least.append(prepared.data_memory)
+    (alone,) = data_of([made], data_dir=shared, task=None).values()
+    assert [alone.data_memory, *least] == [None, 2000, 1000, 1000]

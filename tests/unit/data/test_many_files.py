@@ -12,9 +12,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.support.simulated_runs import changed, prepared_of, small_runs
 from tuner.cli.data import facts_of
-from tuner.data.prepare import PreparedData, PreparedSplit, pieces_of
+from tuner.data.prepare import PreparedData, PreparedSplit
 from tuner.data.recent_rows import rows_of_task
 from tuner.data.sources import in_order_of_splits, open_source
+from tuner.data.splits import pieces_of
 from tuner.data.task import Task, load_task, task_of
 from tuner.errors import DataError, UsageError
 

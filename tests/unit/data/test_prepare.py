@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.small_csv import LONG, TASK, csv_lines
-from tuner.data.prepare import PreparedData, prepare, split_sizes
+from tuner.data.prepare import PreparedData, prepare
 from tuner.data.source_kinds import CsvSource, DemoSource
+from tuner.data.splits import split_sizes
 from tuner.data.task import Task, load_task
 from tuner.errors import DataError, UsageError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.data import prepare
+from tuner.data import maps
 from tuner.files.environment import guard_compiler_cache, provide_home, user_cache
 
 USER = os.geteuid()
@@ -96,9 +96,9 @@ def test_the_compiler_gets_a_folder_that_nobody_else_has_made(
 
 
 def test_prepared_data_is_never_unpickled(temporary: Path) -> None:
-    prepare._keep(temporary, "key", {"a": np.arange(3)})
-    found = prepare._kept(temporary, "key")
+    maps.keep(temporary, "key", {"a": np.arange(3)})
+    found = maps.kept(temporary, "key")
     assert found is not None
     assert found["a"].tolist() == [0, 1, 2]
     np.savez(temporary / "key.npz", a=np.array([{"code": 1}], dtype=object))
-    assert prepare._kept(temporary, "key") is None
+    assert maps.kept(temporary, "key") is None

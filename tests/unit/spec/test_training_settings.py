@@ -25,6 +25,7 @@ OTHER: dict[str, Any] = {
     "accumulate": 4,
     "checkpoint_activations": True,
     "compile_mode": CompileMode.MAX_AUTOTUNE,
+    "data_memory": 2 << 30,
     "gpus_per_trial": 2,
     "restore_best_weights": False,
     "validate_every": 5,
@@ -70,6 +71,7 @@ def test_a_study_file_says_them(tmp_path: Path) -> None:
     said = (
         'backend = "compile"\nprecision = "fp16"\naccumulate = 4\n'
         'compile_mode = "reduce-overhead"\nvalidate_every = 5\ncheckpoint_activations = false\n'
+        'data_memory = "1.5 GiB"\n'
     )
     assert study(tmp_path, STUDY_TOML + said).training == TrainingSettings(
         patience=100000,
@@ -78,6 +80,7 @@ def test_a_study_file_says_them(tmp_path: Path) -> None:
         accumulate=4,
         compile_mode=CompileMode.REDUCE_OVERHEAD,
         validate_every=5,
+        data_memory=3 << 29,
     )
 
 
@@ -90,6 +93,7 @@ WRONG = {
     ),
     "no cadence": ("validate_every = 0", "key 'training.validate_every'", "greater than 0"),
     "no mode": ('compile_mode = "fast"', "key 'training.compile_mode'", "max-autotune"),
+    "no size": ('data_memory = "much"', "key 'training.data_memory'", "such as '2g' or '500m'"),
     "a number": ("checkpoint_activations = 1", "key 'training.checkpoint_activations'", "boolean"),
 }
 

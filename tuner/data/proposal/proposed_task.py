@@ -14,10 +14,10 @@ import pandas as pd
 from tuner.data.calendars import DAY, SECOND, season_rows
 from tuner.data.dialect import as_numbers
 from tuner.data.open_file import OpenFile
-from tuner.data.prepare import split_sizes
 from tuner.data.proposal.file_layout import Layout, counts_rows, layout_of
 from tuner.data.proposal.sheet import NONE, Column, Guess, Sheet, Told
 from tuner.data.source_kinds import HOW_WRITTEN
+from tuner.data.splits import split_sizes
 from tuner.data.task import BUILT_IN, named_twice
 from tuner.errors import DataError, UsageError
 from tuner.files.plain import excerpt

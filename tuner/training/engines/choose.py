@@ -85,13 +85,18 @@ def resolve_backend(config: RunConfig, shapes: ModelShapes, device: torch.device
     return Backend.TRITON if faster_fused(config, shapes, capability) else Backend.GRAPH
 
 
-def identifying_backend(config: RunConfig, shapes: ModelShapes, device: torch.device) -> Backend:
-    """What a checkpoint here belongs to: `resolve_backend`, but for kernels that cannot be built.
+def identifying_backend(
+    config: RunConfig, shapes: ModelShapes, device: torch.device, streamed: str = ""
+) -> Backend:
+    """What a checkpoint here belongs to: `resolve_backend`, but for kernels that cannot be built,
+    and for data that does not fit.
 
-    Of all that `choose_backend` falls back for, only this does not follow from the configuration:
-    another machine at the same folder, or this one tomorrow, may have a compiler, and would go on
-    with times of captured graphs.
+    Of all that `choose_backend` falls back for, only these do not follow from the configuration:
+    another machine at the same folder, or this one tomorrow, may have a compiler, or more memory,
+    and would go on with times of captured graphs.
     """
+    if streamed and device.type == "cuda":
+        return Backend.EAGER
     backend = resolve_backend(config, shapes, device)
     if backend is Backend.TRITON and why_nothing_is_built() is not None:
         return Backend.GRAPH
@@ -101,13 +106,19 @@ def identifying_backend(config: RunConfig, shapes: ModelShapes, device: torch.de
 
 
 def choose_backend(
-    config: RunConfig, shapes: ModelShapes, model: nn.Module, device: torch.device
+    config: RunConfig,
+    shapes: ModelShapes,
+    model: nn.Module,
+    device: torch.device,
+    streamed: str = "",
 ) -> tuple[Backend, str]:
     """The backend that trains this model here, and why it is not `resolve_backend`'s, or empty.
 
     Where the fused kernels of `triton` do not serve a model, or a setting of its training, captured
     graphs do; where the C++ kernels of `compile` on a CPU do not, or cannot be built, PyTorch's
     operations. Where activations are checkpointed, why `auto` came to these is said as well.
+    On CUDA, data that is `streamed`, for the reason that this says, is for plain operations alone:
+    whatever is captured or fused reads windows from rows on the device.
 
     Raises:
         UsageError: a backend, or a setting, this device does not have.
@@ -118,6 +129,8 @@ def choose_backend(
     backend = resolve_backend(config, shapes, device)
     if isinstance(model, HoldsFrozen) and model.why_eager and backend is not Backend.EAGER:
         return Backend.EAGER, model.why_eager
+    if streamed and backend is not Backend.EAGER and device.type == "cuda":
+        return Backend.EAGER, streamed
     if training.backend is Backend.AUTO and (why := plainly_why(training)):
         return backend, why
     if backend is Backend.COMPILE and device.type == "cpu":
@@ -202,7 +215,8 @@ def make_engine(
     Raises:
         UsageError: a backend this device does not have, or a network that only one can train.
     """
-    backend, fallback = choose_backend(config, data.shapes, model, data.minimum.device)
+    device = data.minimum.device
+    backend, fallback = choose_backend(config, data.shapes, model, device, data.streamed)
     assert ranks is None or backend is Backend.EAGER, "gpus_per_trial goes with no other"
     if backend is Backend.EAGER:
         on_one = EagerEngine if ranks is None else ranks.engine
@@ -260,8 +274,8 @@ def what_auto_means(config: RunConfig, data: DeviceData) -> BackendChoice | None
         data: on its device.
 
     Returns:
-        The choice; None where it follows from sizes alone (see `resolve_backend`), or where memory
-        runs out even for plain operations, which the training then says.
+        The choice; None where it follows from sizes alone (see `resolve_backend`), where the data
+        is streamed, or where memory runs out even for plain operations, which the training says.
 
     Raises:
         UsageError: an architecture, or a term of the loss, that cannot be used.
@@ -269,7 +283,7 @@ def what_auto_means(config: RunConfig, data: DeviceData) -> BackendChoice | None
     automatic = config.training.backend is Backend.AUTO and not plainly_why(config.training)
     on_gpu = data.minimum.device.type == "cuda"
     from_sizes = config.architecture.model in builtin_names() and config.training.loss is None
-    if not (automatic and on_gpu) or from_sizes:
+    if not (automatic and on_gpu) or from_sizes or data.streamed:
         return None
     try:
         return _measured_in_peace(config, data)

@@ -203,16 +203,20 @@ class EagerEngine(Engine):
         self.model.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
         n_windows = 0
-        for index in batches(order, self._update_size):
-            # A mean over the windows: weighted by their number, a short last update counts for
-            # what it is.
-            loss = self._step.train_on(self._data.train, index, self._batch_size)
-            loss_sum += loss * len(index)
-            n_windows += len(index)
-            stopped = poll()
-            mark(Stage.OTHER)
-            if stopped is not None:
-                return TrainedEpoch(loss_sum, n_windows, stopped)
+        updates = list(batches(order, self._update_size))
+        mine = self._step.part_of
+        each_batch = (mine(part) for index in updates for part in batches(index, self._batch_size))
+        with self._data.train.reading_ahead(each_batch):
+            for index in updates:
+                # A mean over the windows: weighted by their number, a short last update counts for
+                # what it is.
+                loss = self._step.train_on(self._data.train, index, self._batch_size)
+                loss_sum += loss * len(index)
+                n_windows += len(index)
+                stopped = poll()
+                mark(Stage.OTHER)
+                if stopped is not None:
+                    return TrainedEpoch(loss_sum, n_windows, stopped)
         return TrainedEpoch(loss_sum, n_windows, None)
 
     @torch.no_grad()
@@ -220,8 +224,11 @@ class EagerEngine(Engine):
         self.model.eval()
         n_windows = len(self._data.val)
         loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
-        for index in batches(torch.arange(n_windows, device=self._device), self._validation_batch):
-            loss_sum += self._step.loss(self._data.val.gather(index)) * len(index)
+        order = torch.arange(n_windows, device=self._device)
+        parts = list(batches(order, self._validation_batch))
+        with self._data.val.reading_ahead(parts):
+            for index in parts:
+                loss_sum += self._step.loss(self._data.val.gather(index)) * len(index)
         return loss_sum / n_windows
 
     def close(self) -> None:

@@ -112,7 +112,7 @@ class EnginePool:
             UsageError: a backend this device does not have.
         """
         self.took_back_last, self._lent_again, self._device = False, False, data.minimum.device
-        backend, _ = choose_backend(config, data.shapes, model, data.minimum.device)
+        backend, _ = choose_backend(config, data.shapes, model, self._device, data.streamed)
         # A network derived from it may compute something else.
         if backend is not Backend.TRITON or type(model) is not TSMixer:
             return None

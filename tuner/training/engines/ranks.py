@@ -95,13 +95,17 @@ class RankedStep(Step):
             len(self._parameters), dtype=self._quantiles.dtype, device=self.device
         )
 
+    def part_of(self, index: Tensor) -> Tensor:
+        """This rank's, which is none where there are more ranks than windows."""
+        return index.tensor_split(self._ranks)[self._rank]
+
     def train_on(self, split: DeviceSplit, index: Tensor, at_once: int) -> Tensor:
         """As of one device: `at_once` windows go through the network of all ranks together."""
         self._optimizer.zero_grad(set_to_none=True)
         self.mark(Stage.OPTIMISER)
         mean = torch.zeros((), dtype=self._quantiles.dtype, device=self.device)
         for together in batches(index, at_once):
-            part = together.tensor_split(self._ranks)[self._rank]
+            part = self.part_of(together)
             if len(part):
                 batch = self.gathered(split, part)
                 self.mark(Stage.DATA)
