@@ -199,11 +199,10 @@ def _run(
         host=platform.node()[:120],
     )
     lease = DeviceLease(leases, device.label, Retry(studies, name, stop, beat))
-    several = bool(networks) and len(device.devices) > 1  # of which one may end that process
-    if isinstance(device, CpuCores) and (
-        several or any(each.definition.own_code for each in networks)
-    ):
-        trainer = TrainerProcess(device, order.heartbeat)  # the user's code sees no secret there
+    own = any(each.definition.own_code for each in networks)  # the user's code sees no secret there
+    several = networks and len(device.devices) > 1  # of which one may end that process
+    if isinstance(device, CpuCores) and (own or several):
+        trainer = TrainerProcess(device, order.heartbeat)
     with contextlib.closing(trainer), contextlib.closing(lease):
         with lease.taken(stop.is_set) as mine:
             run_trial = trainer.load(data, stop.is_set, beat.phase) if mine else None

@@ -28,7 +28,6 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import psutil
 import safetensors.torch
@@ -283,13 +282,13 @@ class Ranks:
 
     def tell(self, said: object) -> None:
         """All of the others."""
-        with self._ending_with_them():
+        with self.ending_together():
             for other in self._others:
                 other.line.send(said)
 
     def go(self, *, on: bool) -> None:
         """Have them make the next step, or stop."""
-        with self._ending_with_them():
+        with self.ending_together():
             for other in self._others:
                 other.line.send_bytes(GO if on else STOP)
 
@@ -300,13 +299,8 @@ class Ranks:
         self._hear()
 
     def sum_up(self, tensor: Tensor) -> None:
-        with self._ending_with_them():
+        with self.ending_together():
             dist.all_reduce(tensor)
-
-    def send(self, tensor: Tensor) -> None:
-        """To the others' devices."""
-        with self._ending_with_them():
-            dist.broadcast(tensor, 0)
 
     def finish(self) -> None:
         """The training is over; the others wait for the next one."""
@@ -334,7 +328,7 @@ class Ranks:
             store = os.dup(meeting.fileno())
         for rank, device in enumerate(self._devices[1:], 1):
             self._others.append(_started(device, store))
-            with self._ending_with_them():
+            with self.ending_together():
                 join = _Join(rank, len(self), device, store, self._prepared)
                 self._others[-1].line.send(join)
         _join(store, 0, len(self), self._devices[0])
@@ -342,12 +336,12 @@ class Ranks:
 
     def _hear(self) -> None:
         """Wait until each has done what it was told."""
-        with self._ending_with_them():
+        with self.ending_together():
             for other in self._others:
                 other.line.recv()
 
     @contextlib.contextmanager
-    def _ending_with_them(self) -> Iterator[None]:
+    def ending_together(self) -> Iterator[None]:
         """What fails in here because a rank has ended is no failure of the trial: the thread that
         watches that rank ends this process.
         """
@@ -394,11 +388,9 @@ def _started(device: Gpu | CpuCores, store: int) -> _Other:
 def _join(store: int, rank: int, ranks: int, device: Gpu | CpuCores) -> None:
     """Returns once all have joined. They meet in a file that is open to them alone."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    on: dict[str, Any] = {"backend": "gloo"}
-    if isinstance(device, Gpu):
-        on = {"backend": "nccl", "device_id": torch.device("cuda:0")}
+    backend = "nccl" if isinstance(device, Gpu) else "gloo"
     meeting = dist.FileStore(f"/proc/self/fd/{store}", ranks)  # type: ignore[attr-defined]
-    dist.init_process_group(store=meeting, rank=rank, world_size=ranks, **on)
+    dist.init_process_group(backend, store=meeting, rank=rank, world_size=ranks)
 
 
 class _FirstEngine(EagerEngine):
@@ -425,7 +417,8 @@ class _FirstEngine(EagerEngine):
         random = torch.cuda.get_rng_state(self._device) if on_gpu else torch.get_rng_state()
         seed = zlib.crc32(random.numpy().tobytes())
         self._ranks.tell(_Epoch(learning_rate, seed, len(order)))
-        self._ranks.send(order)
+        with self._ranks.ending_together():
+            dist.broadcast(order, 0)
         left = math.ceil(len(order) / self._update_size)
         self._ranks.go(on=True)
 
