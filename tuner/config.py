@@ -176,6 +176,8 @@ MOST_SEARCHES = 100
 """Of one variant, in one group."""
 MOST_ACCUMULATED = 1024
 """Batches of one update: all of them are in one capture."""
+MOST_TOGETHER = 64
+"""Devices of one trial, which are all of one host."""
 
 
 class StopReason(StrEnum):
@@ -506,6 +508,12 @@ class TrainingSettings(Settings):
         Flag("validate_every"),
     ] = 1
     """Epochs from one validation to the next; after the last one there always is one."""
+    gpus_per_trial: Annotated[
+        int,
+        Field(gt=0, le=MOST_TOGETHER, description="Devices that train one trial together."),
+        Flag("gpus_per_trial"),
+    ] = 1
+    """Devices that train one trial together: each takes its part of every batch."""
     restore_best_weights: Annotated[
         bool,
         Field(strict=True, description="Test the best epoch's weights; else the last one's."),
@@ -532,7 +540,7 @@ class TrainingSettings(Settings):
         return {name: value for name, value in self.as_dict().items() if name not in EXECUTED}
 
 
-EXECUTED = ("backend", "compile_mode", "data_memory", "time_limit_s")
+EXECUTED = ("backend", "compile_mode", "data_memory", "time_limit_s", "gpus_per_trial")
 """The settings that say how a training is executed."""
 
 

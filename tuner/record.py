@@ -92,6 +92,8 @@ class Recorded:
     device: str | None = _of(kinds.TEXT, kept=_SOURCE)
     device_uuid: str | None = _of(kinds.TEXT, kept=_SECTION)
     device_label: str | None = _of(kinds.TEXT, kept=_SECTION)
+    devices: int | None = _of(kinds.COUNT)
+    """That trained it together; where it was more than one."""
     host: str | None = _of(kinds.TEXT, kept=_SECTION)
     # When the clock ran, on its machine's clock: launches that share a device take turns.
     timed_from: float | None = _of(kinds.MOMENT, OverSeeds.MIN, _RUNS | _TIMINGS)

@@ -107,8 +107,8 @@ def definition(**changes: Any) -> StudyDefinition:
     nowhere."""
     file = load_study_file("rmsnorm")
     training = TrainingSettings(max_epochs=changes.pop("max_epochs", 3))
-    given: dict[str, Any] = {"task": TASK, "data_hash": "0" * 64} | changes
-    return StudyDefinition.of(file, training=training, **given)
+    given: dict[str, Any] = {"task": TASK, "data_hash": "0" * 64, "training": training} | changes
+    return StudyDefinition.of(file, **given)
 
 
 def write_files(folder: Path) -> tuple[Path, Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Sequence
@@ -122,14 +123,14 @@ def own_gpu(gpu: Gpu) -> Gpu:
 
 
 def assignment_at(wanted: str, *, patience_s: float = 0.0) -> GpuAssignment:
-    """The GPU that `--gpu` names, for a worker: an index, or `free` for one without a worker, which
-    is waited for, `patience_s` at most.
+    """The GPU that `--gpu` names, for a worker: an index, or several for one trial together, or
+    `free` for one without a worker, which is waited for, `patience_s` at most.
 
     Raises:
         UsageError: neither of the two, or a GPU that is not there.
         TunerError: none is free.
     """
-    from tuner.devices import list_gpus, pick_gpus
+    from tuner.devices import Gpu, list_gpus, pick_gpus
     from tuner.devices.lock import assign_beside, assign_free, once_free
 
     gpus = list_gpus(os.environ)
@@ -140,10 +141,11 @@ def assignment_at(wanted: str, *, patience_s: float = 0.0) -> GpuAssignment:
                 "doctor)"
             )
         return once_free(functools.partial(assign_free, gpus), patience_s=patience_s)
-    if not wanted.isdecimal():
+    if not wanted.replace(",", "").isdecimal():
         raise UsageError(f"--gpu: {wanted!r} is neither the index of a GPU nor 'free'")
-    (picked,) = pick_gpus(wanted, gpus, flag="--gpu")
-    return assign_beside(picked)
+    picked = pick_gpus(wanted, gpus, flag="--gpu")
+    first, *_ = [assign_beside(gpu) for gpu in picked]  # all of them for this process's life
+    return dataclasses.replace(first, gpu=Gpu.together(picked))
 
 
 def alone_on(device: Gpu | CpuCores) -> AbstractContextManager[bool]:

@@ -42,7 +42,9 @@ class WorkerOptions:
 
     study: str = studies(default=...)
     gpu: str | None = option(
-        "INDEX|free", "The GPU this worker owns; free: one that no other worker here has."
+        "INDEX|free",
+        "The GPU this worker owns (0,1: both, where a trial takes two); free: one that no other "
+        "worker here has.",
     )
     cpu: Cpu = False
     cores: str | None = option(

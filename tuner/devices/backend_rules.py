@@ -12,7 +12,20 @@ WHY_EAGER = (
     "checkpoint_activations runs as plain operations: to compute a block again, the state of the "
     "random numbers is put back, which a captured or compiled step cannot do"
 )
-"""Of `auto` with this setting."""
+WHY_TOGETHER = (
+    "gpus_per_trial runs as plain operations: between the backward pass and the update the devices "
+    "add up their gradients, which no captured or compiled step does"
+)
+
+
+def plainly_why(training: TrainingSettings) -> str:
+    """Why `auto` runs plain operations with these settings, whatever the network; empty where it
+    may do otherwise.
+    """
+    if training.gpus_per_trial > 1:
+        return WHY_TOGETHER
+    return WHY_EAGER if training.checkpoint_activations else ""
+
 
 HALF_ON = ("cpu", "cuda")
 """Kinds of devices on which a forward pass can be in float16."""
@@ -21,6 +34,11 @@ HALF_ON = ("cpu", "cuda")
 def why_not_together(training: TrainingSettings) -> str | None:
     """What of these settings contradicts what, whatever the device; None where nothing does."""
     backend, mode = training.backend, training.compile_mode
+    if training.gpus_per_trial > 1 and backend not in PLAIN:
+        return (
+            f"gpus_per_trial {training.gpus_per_trial} adds up gradients between two steps of plain"
+            f" operations, which backend {backend.value!r} cannot: choose eager or auto, or 1"
+        )
     if training.checkpoint_activations and backend not in PLAIN:
         return (
             "checkpoint_activations computes blocks again from the random numbers they had, which "

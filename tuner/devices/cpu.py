@@ -8,15 +8,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.devices.gpu import of_several
 from tuner.devices.host import physical_host
 from tuner.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class CpuCores:
-    """A set of cores of this machine that a worker owns."""
+    """A set of cores of this machine that a worker owns; of several parts, devices for one trial
+    together.
+    """
 
     cores: tuple[int, ...]
+    parts: int = 1
+
+    @property
+    def devices(self) -> tuple[CpuCores, ...]:
+        """The parts, each of as many cores."""
+        each = len(self.cores) // self.parts
+        return tuple(CpuCores(self.cores[i * each : (i + 1) * each]) for i in range(self.parts))
 
     @property
     def uuid(self) -> str:
@@ -25,7 +35,8 @@ class CpuCores:
     @property
     def model(self) -> str:
         """Times compare only between the same processor and the same number of cores."""
-        return f"{processor_name()}, {len(self.cores)} core{'s' if len(self.cores) > 1 else ''}"
+        cores = len(self.cores) // self.parts
+        return of_several(f"{processor_name()}, {cores} core{'s' if cores > 1 else ''}", self.parts)
 
     @property
     def label(self) -> str:

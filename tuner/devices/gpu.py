@@ -16,14 +16,31 @@ _NONE_HERE = "no GPU is visible here; run with --cpu, or check the driver (tuner
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One physical GPU. `index` counts the visible ones,
+    """One physical GPU, or several for one trial together. `index` counts the visible ones,
     as people type it in `--gpus`; `number` counts all.
     """
 
     index: int
     uuid: str
+    """Of several: all of theirs, with commas, as `CUDA_VISIBLE_DEVICES` has them."""
     name: str
     number: int
+    members: tuple[Gpu, ...] = ()
+    """The several; none where it is one."""
+
+    @staticmethod
+    def together(gpus: Sequence[Gpu]) -> Gpu:
+        """These as the device of one trial."""
+        first = gpus[0]
+        if len(gpus) == 1:
+            return first
+        uuids, name = ",".join(gpu.uuid for gpu in gpus), of_several(first.name, len(gpus))
+        return Gpu(first.index, uuids, name, first.number, tuple(gpus))
+
+    @property
+    def devices(self) -> tuple[Gpu, ...]:
+        """Each by itself."""
+        return self.members or (self,)
 
     @property
     def model(self) -> str:
@@ -31,16 +48,26 @@ class Gpu:
 
     @property
     def label(self) -> str:
-        return f"{self.name} #{self.number}"
+        return f"{self.name} #{','.join(str(gpu.number) for gpu in self.devices)}"
 
     @property
     def lock_names(self) -> tuple[str, ...]:
-        return (self.uuid,)
+        return tuple(gpu.uuid for gpu in self.devices)
 
     @property
     def lease_keys(self) -> tuple[str, ...]:
         """What it is called in the database: no other GPU anywhere has its UUID."""
-        return (self.uuid,)
+        return self.lock_names
+
+
+def of_several(model: str, devices: int) -> str:
+    """The model of so many devices that train a trial together: their times compare with no other
+    number's.
+
+    >>> of_several("NVIDIA H200", 2)
+    '2 x NVIDIA H200'
+    """
+    return model if devices == 1 else f"{devices} x {model}"
 
 
 @contextmanager

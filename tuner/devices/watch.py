@@ -11,7 +11,7 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -98,11 +98,14 @@ class Watch:
         own_cpu_s: Callable[[], float] = used_cpu_s,
         on_gpu: bool = True,
         program: Callable[[], Collection[int]] = tuple,
+        ranks: Sequence[int] = (),
     ) -> None:
         """`own_cpu_s` is what we have used of the cores so far; `on_gpu` says whether this process
         itself is on the GPU; `program` gives the processes of a program that trains for us, which
-        is no stranger there.
+        is no stranger there; `ranks` are the processes that train with this one, each on the next
+        of several GPUs.
         """
+        self._ranks = ranks
         self._own_cpu_s, self._on_gpu, self._program = own_cpu_s, on_gpu, program
         self._device = device
         self._stops = stops().so_far
@@ -112,7 +115,7 @@ class Watch:
         """What was seen up to now."""
         after = self._look()
         if isinstance(self._device, Gpu):
-            seen = _judge_gpu(self._before, after, on_gpu=self._on_gpu)
+            seen = self._judge_gpus(self._before, after)
         else:
             seen = _judge_cpu(self._before, after, len(self._device.cores))
         if stops().so_far == self._stops:
@@ -120,10 +123,29 @@ class Watch:
         why = "; ".join(filter(None, (seen.why, "this process was stopped for a while")))
         return Observation(contaminated=True, why=why, details=seen.details)
 
-    def _look(self) -> dict[str, Any]:
+    def _look(self) -> Any:
         if isinstance(self._device, Gpu):
-            return _look_at_gpu(self._device, self._program)
+            return [_look_at_gpu(gpu, self._program) for gpu in self._device.devices]
         return _look_at_cores(self._device, self._own_cpu_s())
+
+    def _judge_gpus(
+        self, before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]
+    ) -> Observation:
+        """Of several, the details of the first, and with it those of the others."""
+        own: list[int | None] = [None, *self._ranks]
+        seen = []
+        for number, (was, now) in enumerate(zip(before, after, strict=True)):
+            is_ours = number < len(own)
+            on_gpu = self._on_gpu if number == 0 else is_ours
+            seen.append(_judge_gpu(was, now, on_gpu=on_gpu, own=own[number] if is_ours else None))
+        first, *others = seen
+        if not others:
+            return first
+        details = first.details | {"others": [each.details for each in others]}
+        if SEES_PROCESSES in details:
+            details[SEES_PROCESSES] = all(each.details.get(SEES_PROCESSES) for each in seen)
+        why = "; ".join(dict.fromkeys(each.why for each in seen if each.why))
+        return Observation(bool(why), why, details)
 
 
 def _look_at_gpu(gpu: Gpu, program: Callable[[], Collection[int]]) -> dict[str, Any]:
@@ -156,13 +178,14 @@ def _look_at_gpu(gpu: Gpu, program: Callable[[], Collection[int]]) -> dict[str, 
 
 
 def _judge_gpu(
-    before: dict[str, Any], after: dict[str, Any], *, on_gpu: bool = True
+    before: dict[str, Any], after: dict[str, Any], *, on_gpu: bool = True, own: int | None = None
 ) -> Observation:
     if not before or not after:
         return Observation(contaminated=False, why="", details={"watched": False})
     others = foreign_processes(
         before["processes"],
         after["processes"],
+        own=own,
         harmless=lambda pid: is_harmless(pid, lock_folder()),
         on_gpu=on_gpu,
         program=after["program"],
@@ -296,7 +319,7 @@ class BusyMeter:
     def __enter__(self) -> Self:
         if isinstance(self._device, Gpu):
             library = self._library.enter_context(nvml())  # here: it may take long the first time
-            handle = _handle(library, self._device)
+            handle = _handle(library, self._device.devices[0])
             if handle is not None:
                 self._thread = threading.Thread(
                     target=self._watch, args=(library, handle), daemon=True

@@ -113,7 +113,7 @@ class Child:
         environment = dict(environment)
         words = [*command, "--supervised-by", str(os.getpid()), "--name", self.name]
         if isinstance(self.device, Gpu):
-            words += ["--gpu", "0"]
+            words += ["--gpu", ",".join(map(str, range(len(self.device.devices))))]
             environment["CUDA_VISIBLE_DEVICES"] = self.device.uuid
         else:
             words += ["--cpu", "--cores", ",".join(map(str, self.device.cores))]
@@ -232,7 +232,7 @@ class Watchdog:
 def _kind(device: Gpu | CpuCores) -> str:
     """The device in a file's or a worker's name."""
     return (
-        f"gpu{device.number}"
+        f"gpu{'-'.join(str(gpu.number) for gpu in device.devices)}"
         if isinstance(device, Gpu)
         else f"cpu{'-'.join(map(str, device.cores))}"
     )
@@ -271,15 +271,20 @@ class EarlyWorkers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self._waiting.values():
+        if self._waiting:
+            self.keep(())
+            with contextlib.suppress(OSError):  # not there, or it holds others' logs
+                self.log_folder.rmdir()
+
+    def keep(self, devices: Sequence[Gpu | CpuCores]) -> None:
+        """End all but those on these devices."""
+        kept = {device.label for device in devices}
+        ended = [label for label in self._waiting if label not in kept]
+        for child in [self._waiting.pop(label) for label in ended]:
             _end(child)
             with contextlib.suppress(OSError):
                 if not child.log_path.stat().st_size:
                     child.log_path.unlink()
-        if self._waiting:
-            with contextlib.suppress(OSError):  # not there, or it holds others' logs
-                self.log_folder.rmdir()
-        self._waiting.clear()
 
     def take(self, device: Gpu | CpuCores, studies: str) -> Child | None:
         """The worker that waits on this device, once it has heard the names of its studies: from

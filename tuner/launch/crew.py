@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.data.sources import told_to_others
 from tuner.data.task import task_file
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.group import as_group, grouped, refuse_placed
 from tuner.devices.lock import check_folder
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
@@ -28,7 +29,7 @@ from tuner.storage.queue.leased_queue import Queue
 from tuner.storage.retry import RETRY_S, in_one_sentence
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
 from tuner.study.code import require_trust, with_code
-from tuner.study.open import OpenStudy
+from tuner.study.open import OpenStudy, devices_of_trials
 from tuner.study.own_file import OwnFile, programs_of
 from tuner.study.relaunch import share_launched_hours
 from tuner.study.snapshot import opened_patiently
@@ -63,12 +64,14 @@ class Crew:
     engine: Engine | None = None
     """What places them elsewhere."""
 
-    def early(self, address: DatabaseUrl) -> EarlyWorkers:
+    def early(self, address: DatabaseUrl, together: int = 1) -> EarlyWorkers:
         """The first worker of each GPU, started as soon as its context is entered; it hears what to
-        work at in `work`. None on a CPU, whose cores may be timing what others train.
+        work at in `work`. None on a CPU, whose cores may be timing what others train. So many
+        devices are `together` for one trial.
         """
+        gpus = [device for device in self.devices if isinstance(device, Gpu)]
         return EarlyWorkers(
-            devices=[device for device in self.devices if isinstance(device, Gpu)],
+            devices=grouped(gpus, together),
             command=WORKER_COMMAND,
             options=self._worker_options(),
             environment=self._environment(address),
@@ -86,6 +89,7 @@ class Crew:
         runs, which are interleaved, are in one.
         """
         address = studies[0].database.address
+        devices = self.devices_for(studies)
         queues: Sequence[Queue[Any]] = [each.ledger for each in studies]
         if self.verify:
             queues = [verifications_of(studies)]
@@ -99,22 +103,29 @@ class Crew:
             )
             with progress.watching(studies) as tick:
                 return placed.run(tick, timeout_s=self._left_s())
-        environment = self._environment(address)
+        idle = len(self.devices) - sum(len(each.devices) for each in devices)
+        if idle > 0:
+            progress.note(
+                f"{idle} of {len(self.devices)} devices stay idle: a trial takes "
+                f"{devices_of_trials(studies)} at a time"
+            )
+        environment, early = self._environment(address), early or EarlyWorkers()
+        early.keep(devices)
         supervisor = Supervisor(
             studies=studies,
             queues=queues,
-            devices=self.devices,
+            devices=devices,
             worker_options=self._worker_options(),
             environment=environment,
             log_folder=_logs(address),
             hang_limit_s=self.hang_limit_s,
             deliver=functools.partial(deliver, studies, WorkerPaths(working_folder(address))),
             stop=stop,
-            early=early or EarlyWorkers(),
+            early=early,
         )
         order = order_for(
             [each.definition for each in studies],
-            self.devices,
+            devices,
             task=self.task,
             data_dir=self.data_dir,
             environment=environment,
@@ -126,6 +137,19 @@ class Crew:
         ):
             return supervisor.run(lambda: _both(tick, look), timeout_s=self._left_s())
 
+    def devices_for(self, studies: Sequence[OpenStudy]) -> Sequence[Gpu | CpuCores]:
+        """Those of this host, so many together as a trial of these studies takes.
+
+        Raises:
+            UsageError: there are fewer, the studies take different numbers, or an engine places the
+                workers.
+        """
+        together = devices_of_trials(studies)
+        if self.engine is not None:
+            refuse_placed(self.engine.label, together)
+            return ()
+        return grouped(self.devices, together)
+
     def _left_s(self) -> float | None:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
@@ -135,7 +159,12 @@ class Crew:
         return self.engine.in_words(self.command(self.engine, studies))
 
     def command(self, engine: Engine, studies: Sequence[OpenStudy]) -> WorkerCommand:
-        """What the workers of these studies are told that `engine` places."""
+        """What the workers of these studies are told that `engine` places.
+
+        Raises:
+            UsageError: a trial of theirs takes several devices.
+        """
+        refuse_placed(engine.label, devices_of_trials(studies))
         return WorkerCommand(
             studies=",".join(each.name for each in studies),
             address=studies[0].database.address,
@@ -248,6 +277,7 @@ def keep(
     opened_there = open_database(address, create=False, retry_s=RETRY_S)
     with in_one_sentence(), closing(opened_there) as database:
         opened = opened_patiently(database, asked.studies, retry_s=RETRY_S)
+        device = as_group(device, devices_of_trials(opened))
         for each in opened:
             each.refuse_other_device(device.model)
             if (line := require_trust(each, trust=asked.trust)) is not None:

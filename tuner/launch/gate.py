@@ -101,7 +101,7 @@ def run(asked: GateRequest, progress: request.Progress, stop: request.StopReques
             if why := _undecided(studies[0], asked.variant):
                 return GateOutcome(ended=ended, why=why)
         crew = Crew(
-            devices=where.devices[:1],
+            devices=where.devices[: aims[0].together],
             task=asked.task,
             data_dir=asked.data_dir,
             deadline=until,

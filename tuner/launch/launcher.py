@@ -11,6 +11,7 @@ from pathlib import Path
 from tuner.config import MqlSplit
 from tuner.data.task import Task
 from tuner.devices import CpuCores, Gpu, exclusive
+from tuner.devices.gpu import of_several
 from tuner.devices.lock import check_folder
 from tuner.errors import first_line
 from tuner.estimate.cost_model import SizeCosts, keep, kept, key_of_search
@@ -45,7 +46,7 @@ from tuner.storage.sqlite import cautions
 from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
 from tuner.study.data_file import keep_data_file
-from tuner.study.open import OpenStudy
+from tuner.study.open import OpenStudy, devices_of_trials
 from tuner.study.own_file import OwnProgram, keep_code, programs_of
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
@@ -100,12 +101,12 @@ def foretell(
         search, from_trials = told
         found.append(search)
         if len(studies) == 1:
-            line = search_line(
-                opened.name, search, devices=aim.where.workers, from_trials=from_trials
-            )
+            workers = aim.where.workers // devices_of_trials(studies)
+            line = search_line(opened.name, search, devices=workers, from_trials=from_trials)
             notes.note(line)
     if len(found) > 1:
-        notes.note(searches_line(found, devices=aim.where.workers))
+        workers = aim.where.workers // devices_of_trials(studies)
+        notes.note(searches_line(found, devices=workers))
     return found
 
 
@@ -119,7 +120,9 @@ def _of_study(
 ) -> tuple[SearchForetold, bool] | None:
     """What it will take, and whether trials say so."""
     counts, policy, devices = opened.ledger.counts(), opened.policy(), aim.where.devices
-    model = devices[0].model if devices else opened.device_model()
+    together = opened.definition.training.gpus_per_trial
+    may_measure &= together == 1  # it is measured on one
+    model = of_several(devices[0].model, together) if devices else opened.device_model()
     if counts.left <= 0 or model is None or opened.definition.program is not None:
         return None
     costs = _known(opened, studies, model)
@@ -239,7 +242,7 @@ def run_after(
         crew.engine.check(address)
     else:
         check_folder()
-    with crew.early(address) as early:
+    with crew.early(address, aim.together) as early:
         plan = make_plan(request, aim)
         accept(plan.definitions)
         dangers = cautions(address, workers=aim.where.workers)
@@ -350,8 +353,7 @@ def _fill(
         for each in studies:
             notes.note(f"nothing to do: {each.name} holds {_held(each)}")
         return Outcome.GPU_HOURS if trials_unpaid(studies) else Outcome.FILLED
-    device = crew.devices[0] if crew.devices else None
-    if device is not None:
+    for device in crew.devices_for(studies)[:1]:
         for each in studies:
             each.bind_device_model(device.model)
     ended = crew.work(studies, notes.progress, stop, early)

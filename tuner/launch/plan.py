@@ -15,6 +15,7 @@ from tuner.config import OF_TRAINING, Backend, MqlSplit, Precision, TrainingSett
 from tuner.data.prepare import BLOCKS, PreparedData, blocks_of, prepare
 from tuner.data.task import Task, load_task
 from tuner.devices.backend_rules import why_not_on, why_not_together
+from tuner.devices.group import devices_of_all, grouped, refuse_placed
 from tuner.errors import TunerError, UsageError
 from tuner.files.child import in_words, ran
 from tuner.files.plain import excerpt
@@ -82,6 +83,8 @@ def check_network(variant: str, task: str, data_dir: Path | None) -> tuple[str, 
 
 
 STUDY_NAME_LIMIT = 200
+OF_A_BATCH = "batchnorm"
+"""The built-in network with statistics over its batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,9 @@ class Aim:
     """By how each variant was named."""
     task: Task
     where: Where
+    together: int = 1
+    """Devices that a trial takes, as far as files and the launch say so: a study that is there may
+    say another number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +129,16 @@ def make_aim(request: LaunchRequest, *, environment: Mapping[str, str]) -> Aim:
         check_study_name(request.study)
     task = load_task(request.task)
     where = choose_where(request.devices, environment=environment)
+    numbers = {}
     for file in files.values():
         _check_training(file, request.settings, on_gpus=where.on_gpus)
-    return Aim(files=files, task=task, where=where)
+        numbers[file.name] = trained_with(file, request.settings).gpus_per_trial
+    together = devices_of_all(numbers)
+    if where.engine is not None:
+        refuse_placed(where.engine.label, together)
+    else:
+        grouped(where.devices, together)
+    return Aim(files=files, task=task, where=where, together=together)
 
 
 def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
@@ -219,7 +232,7 @@ def refuse_unlike_program(program: Program, settings: StudySettings) -> None:
     to one.
     """
     program.check()
-    usual, of_program = StudySettings(), ("max_epochs",)
+    usual, of_program = StudySettings(), ("max_epochs", "gpus_per_trial")
     named = [
         flag.name
         for name, flag in flags(StudySettings).items()
@@ -267,6 +280,11 @@ def _check_training(file: StudyFile, settings: StudySettings, *, on_gpus: bool) 
     problem = why_not_together(training)
     if problem is not None:
         raise UsageError(problem)
+    if training.gpus_per_trial > 1 and file.model == OF_A_BATCH:
+        raise UsageError(
+            f"gpus_per_trial {training.gpus_per_trial}: {file.name} normalises over its batch, of "
+            "which each device would see a part only; choose gpus_per_trial 1, or another variant"
+        )
     if on_gpus:
         return
     if training.precision is Precision.TF32:

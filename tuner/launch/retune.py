@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from tuner.devices.gpu import of_several
 from tuner.errors import UsageError
 from tuner.estimate.foretold import SearchForetold
 from tuner.estimate.whole_estimate import retune_line, stages_of
@@ -58,7 +59,7 @@ from tuner.spec.policy import Registered
 from tuner.storage.database import initialisation_lock, open_database
 from tuner.storage.retry import DATABASE_FAILURES, in_one_sentence
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
-from tuner.study.open import OpenStudy, register_retune, registered_in
+from tuner.study.open import OpenStudy, devices_of_trials, register_retune, registered_in
 from tuner.study.snapshot import PREFIX, open_group, snapshot
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
@@ -152,10 +153,11 @@ def workers_for(agreed: Agreement, choice: DeviceChoice, address: DatabaseUrl) -
     """
     where = choose_where(choice, environment=os.environ)
     with members_there(address, agreed.groups) as members:
-        bound = {
-            group: {each.device_model() for each in mine} - {None, where.model}
-            for group, mine in members.items()
-        }
+        bound = {}
+        for group, mine in members.items():
+            together = devices_of_trials(mine) if mine else 1
+            here = None if where.model is None else of_several(where.model, together)
+            bound[group] = {each.device_model() for each in mine} - {None, here}
     for group, models in bound.items():
         if where.model is not None and models:
             remedy = f", {REMEDY}" if len(agreed.groups) > 1 else ""

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from tuner.config import Choice
+from tuner.devices.group import grouped
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
 from tuner.launch.crew import Crew, deadline, note_spent, runs_unpaid
@@ -183,7 +184,8 @@ def _check_where(where: Where, opened: Sequence[OpenStudy]) -> None:
         return
     check_folder()
     for each in opened:
-        each.refuse_other_device(where.devices[0].model)
+        together = each.definition.training.gpus_per_trial
+        each.refuse_other_device(grouped(where.devices, together)[0].model)
 
 
 def _reference(

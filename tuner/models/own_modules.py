@@ -202,6 +202,13 @@ def keep_to_file(reference: str, sha256: str | None) -> None:
     sys.modules[name] = module
 
 
+def hash_kept(reference: str) -> str | None:
+    """Of the file of an import string, which this process keeps to; None where it keeps none."""
+    path = Path(reference.rpartition(":")[0]).expanduser().resolve()
+    kept: str | None = getattr(sys.modules.get(_name_kept(path)), _KEPT, None)
+    return kept
+
+
 def _refuse_edited(location: str, path: Path, sha256: str) -> None:
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -252,10 +252,11 @@ class ProgramStudyFile(StudyFile):
         if self.files:
             raise ValueError("files: belong in [process] where a program trains")
         for name in self.training.unusual():
-            raise ValueError(
-                f"training.{name}: is for networks that tuner trains; the program does as it "
-                "does: leave it out"
-            )
+            if name != "gpus_per_trial":
+                raise ValueError(
+                    f"training.{name}: is for networks that tuner trains; the program does as it "
+                    "does: leave it out"
+                )
         if not self.space.ranges:
             raise ValueError("space: is empty; expected a range for what is to be searched")
         return self

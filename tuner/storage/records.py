@@ -255,9 +255,9 @@ def set_aside(lost: int) -> TrialResult:
 
 
 def device_seconds(recorded: Recorded) -> float:
-    """Seconds that one piece of work held its device, with what it cost beside its training:
-    set-up, evaluation, timings that were repeated, and the device's wait for it; 0 where nothing
-    was recorded, or the record is a copy of another study's.
+    """Seconds that one piece of work held its device, or all of several together, with what it cost
+    beside its training: set-up, evaluation, timings that were repeated, and the device's wait for
+    it; 0 where nothing was recorded, or the record is a copy of another study's.
 
     `cycle_s` of a trial reaches from the end of the training before it to its own, so the trials
     of a worker add up to its time. Where that is not known, it is what the worker had it for, else
@@ -267,7 +267,8 @@ def device_seconds(recorded: Recorded) -> float:
     if recorded.copied_from is not None:
         return 0.0
     alone = recorded.total_s if recorded.total_s is not None else recorded.wall_clock_s
-    return max(0.0, _had_s(recorded) or 0.0, (alone or 0.0) + _repeated_s(recorded))
+    held = max(0.0, _had_s(recorded) or 0.0, (alone or 0.0) + _repeated_s(recorded))
+    return held * (recorded.devices or 1)
 
 
 def attempt_seconds(recorded: Recorded) -> float:
@@ -276,7 +277,9 @@ def attempt_seconds(recorded: Recorded) -> float:
     """
     had = _had_s(recorded)
     copied = recorded.copied_from is not None
-    return device_seconds(recorded) if had is None or copied else max(0.0, had)
+    if had is None or copied:
+        return device_seconds(recorded)
+    return max(0.0, had) * (recorded.devices or 1)
 
 
 def _had_s(recorded: Recorded) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from sqlalchemy import Column, select, update
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from tuner.config import Value
+from tuner.devices.group import devices_of_all
 from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
 from tuner.files.plain import explained
 from tuner.search.suggest import suggest
@@ -162,6 +163,15 @@ class OpenStudy:
                 "devices do not compare; run on the same kind of device, or start another study "
                 "with --study NAME"
             )
+
+
+def devices_of_trials(studies: Iterable[OpenStudy]) -> int:
+    """How many train each trial of these studies together.
+
+    Raises:
+        UsageError: they are not the same number.
+    """
+    return devices_of_all({each.name: each.definition.training.gpus_per_trial for each in studies})
 
 
 def check_resumable(

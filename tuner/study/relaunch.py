@@ -14,6 +14,7 @@ from optuna.trial import TrialState
 from sqlalchemy import select, update
 
 from tuner.config import MqlSplit
+from tuner.devices.gpu import of_several
 from tuner.display.text import command_line, option
 from tuner.errors import StorageError, TunerError, UsageError
 from tuner.record import Recorded
@@ -282,12 +283,13 @@ def open_studies(
     with initialisation_lock(database.address):
         plans = _planned(database, asked, said)
         for plan in plans:
-            if (
-                plan.like is not None and device_model is not None
-            ):  # a new search's budget is not full
-                plan.like.refuse_other_device(device_model)
+            model = device_model
+            if model is not None:
+                model = of_several(model, plan.definition.training.gpus_per_trial)
+            if plan.like is not None and model is not None:  # a new search's budget is not full
+                plan.like.refuse_other_device(model)
             check_resumable(
-                database, plan.name, plan.definition, trials=plan.trials, device_model=device_model
+                database, plan.name, plan.definition, trials=plan.trials, device_model=model
             )
             if plan.budget is not None and "margin" in said.policy:
                 refuse_other_margin(open_study(database, plan.name), said.policy["margin"])

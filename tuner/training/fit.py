@@ -17,14 +17,15 @@ from tuner.devices.backend_rules import why_not_together
 from tuner.errors import UsageError, first_line
 from tuner.files.arguments import refuse_truths
 from tuner.models.fault import out_of_memory
-from tuner.models.frozen_part import HoldsFrozen, count_parameters
+from tuner.models.frozen_part import count_parameters
 from tuner.models.registry import build_model
-from tuner.training.batching import Shuffles, batches
+from tuner.training.batching import Shuffles
 from tuner.training.checkpoint import Checkpoint, Checkpointer, CheckpointFiles
 from tuner.training.clock import Clock, arithmetic, seeded, synchronizer
 from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
-from tuner.training.engines.eager import Engine, TrainedEpoch
+from tuner.training.engines.eager import Engine, TrainedEpoch, show_windows
 from tuner.training.engines.pool import EnginePool, Lent
+from tuner.training.engines.ranks import Ranks
 from tuner.training.model_state import Snapshot
 from tuner.training.own_term import losses_in_words, skipped_in_words
 from tuner.training.run_state import FitResult, RunState
@@ -103,21 +104,12 @@ class EngineInUse:
         return self.model.eval()
 
 
-MOST_SHOWN = 1024
-"""Windows at once."""
-
-
-def show_windows(model: nn.Module, data: DeviceData) -> None:
-    """A network that makes something of each window once does it now, before the clock."""
-    if not isinstance(model, HoldsFrozen):
-        return
-    for split in (data.train, data.val):
-        for index in batches(torch.arange(len(split), device=data.minimum.device), MOST_SHOWN):
-            model.see(split.gather(index).past)
-
-
 def ready_engine(
-    state: RunState, data: DeviceData, model: nn.Module, pool: EnginePool | None
+    state: RunState,
+    data: DeviceData,
+    model: nn.Module,
+    pool: EnginePool | None,
+    ranks: Ranks | None = None,
 ) -> EngineInUse:
     """The engine, warmed up: set-up is over.
 
@@ -126,6 +118,7 @@ def ready_engine(
         data: on its device.
         model: the training's network.
         pool: asked for an engine first.
+        ranks: that train it together.
 
     Raises:
         UsageError: a backend this device does not have.
@@ -142,7 +135,7 @@ def ready_engine(
         state.earlier_peak_bytes = lent.peak_bytes
         used = EngineInUse(lent.engine, model, (pool, lent))
     else:
-        made = make_engine(config, data, model.to(state.device))
+        made = make_engine(config, data, model.to(state.device), ranks)
         used = EngineInUse(made, model, None)
         made.warm_up()
     state.backend, state.fallback = used.engine.backend, used.engine.fallback
@@ -240,6 +233,7 @@ def fit(
     engines: EnginePool | None = None,
     on_clock: Callable[[bool], None] = lambda _runs: None,
     deadline: float | None = None,
+    ranks: Ranks | None = None,
 ) -> FitResult:
     """Trains one configuration to convergence on the device that holds the data.
 
@@ -265,6 +259,7 @@ def fit(
             in memory of its own. Out of memory, or with `model`, they go; epochs may be told twice.
         deadline: a moment of `time.perf_counter`: no epoch is begun that would not be over, and the
             network evaluated, by then; one under way is cut short as at the time limit.
+        ranks: devices that train it together, of which the data's is the first; they are at work.
 
     At the time limit, which counts `wall_clock_s`, the epoch under way is cut short and validated.
 
@@ -292,9 +287,8 @@ def fit(
 
     def trained(pool: EnginePool | None) -> FitResult:
         give_back_leftovers(data.minimum.device, pool)
-        state = _begin(config, data, on_clock, deadline)
-        told = on_epoch, should_stop, checkpoints, on_resume
-        return _result(_Training(data, state, *told, pool), model)
+        told = on_epoch, should_stop, checkpoints, on_resume, pool, ranks
+        return _result(_Training(data, _begin(config, data, on_clock, deadline), *told), model)
 
     return _beside(engines if model is None else None, trained)
 
@@ -350,6 +344,7 @@ class _Training:
     checkpoints: CheckpointFiles | None
     on_resume: Callable[[Checkpoint], None] | None
     engines: EnginePool | None
+    ranks: Ranks | None
 
     def run(self, model: nn.Module | None) -> FitResult:
         """Set up, train, and leave the best weights in the model."""
@@ -362,7 +357,7 @@ class _Training:
             if model is None:
                 model = build_model(config.architecture, self.data.shapes, config.hyperparameters)
             # A model that was given is not on the CPU, as built: there `fit` lends no engine.
-            used = ready_engine(state, self.data, model, self.engines)
+            used = ready_engine(state, self.data, model, self.engines, self.ranks)
             engine = used.engine
             best = engine.snapshot()
             checkpointer = self._resumed(engine, best, shuffles)

@@ -342,6 +342,10 @@ class Step(TrainingState):
             self._forecast = CheckpointedNetwork(model)
         self.term = own_term(config, data, self._quantiles.dtype)
 
+    def part_of(self, index: Tensor) -> Tensor:
+        """Of the windows that go through the network together, those that do so here: all."""
+        return index
+
     def gathered(self, split: DeviceSplit, index: Tensor) -> Batch:
         """The windows with these numbers, (B,), with all that the training loss needs."""
         return split.gather(index, with_series=self.term is not None)

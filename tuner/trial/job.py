@@ -160,6 +160,7 @@ def on_device(recorded: Recorded, device: Gpu | CpuCores) -> Recorded:
         device=device.model,
         device_uuid=device.uuid,
         device_label=device.label,
+        devices=len(device.devices) if len(device.devices) > 1 else None,
         host=platform.node(),
     )
 

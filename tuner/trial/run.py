@@ -10,7 +10,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -22,7 +22,7 @@ from tuner.data.prepare import TestWindows
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch
 from tuner.devices.backend_rules import BackendChoice
-from tuner.devices.watch import BusyMeter
+from tuner.devices.watch import BusyMeter, used_cpu_s
 from tuner.files.checkout import head, is_edited
 from tuner.models.own import methods_not_used
 from tuner.models.registry import cell_of
@@ -35,6 +35,7 @@ from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
+from tuner.training.engines.ranks import Ranks
 from tuner.trial.job import TimeLeft, on_device, turn_on
 
 # What code a result comes from: versions of packages, and the revision of the checkout.
@@ -191,21 +192,27 @@ def run_trial(
     windows: TestWindows = TestWindows.ALL,
     backend: BackendChoice | None = None,
     left: TimeLeft | None = None,
+    ranks: Ranks | None = None,
 ) -> TrialResult | None:
     """Train one configuration to convergence, alone on its device; None if it was interrupted.
 
     The values are those of the study's two objectives, by default the seconds until early stopping
     and the mean quantile loss on `windows` of the task's objective series, else of all.
-    Where the time is over that is `left`, once it has the device, it ends as at a time limit.
+    Where the time is over that is `left`, once it has the device, it ends as at a time limit. With
+    `ranks` these train it together.
     """
     data = data.seeing(hyperparameters.input_size)
     carried, asked, left = Carried(), time.perf_counter(), left or TimeLeft()
-    with alone_on(device, should_stop, on_phase, left) as held, BusyMeter(device) as meter:
+    with (
+        alone_on(device, should_stop, on_phase, left) as held,
+        BusyMeter(device) as meter,
+        nullcontext() if ranks is None or not held else ranks.at_work(),
+    ):
         if not held:
             return None
         wait_s = time.perf_counter() - asked
         on_phase("set-up")
-        watch, left_s = Watch(device), left.seconds
+        watch, left_s = _watch(device, ranks), left.seconds
         if checkpoints is not None:
             checkpoints.notes = _notes_of(carried, watch, time.time(), on_phase)
         result = fit(
@@ -218,6 +225,7 @@ def run_trial(
             engines=engines,
             on_clock=meter.clock_runs,
             deadline=None if left_s is None else time.perf_counter() + left_s,
+            ranks=ranks,
         )
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
@@ -237,6 +245,13 @@ def run_trial(
     recorded = dataclasses.replace(recorded, timed_earlier=earlier, wait_s=wait_s, cell=cell)
     whole_trial = _with_totals(recorded, result, definition, evaluation_s)
     return _to_trial_result(result, evaluation, whole_trial, definition)
+
+
+def _watch(device: Gpu | CpuCores, ranks: Ranks | None) -> Watch:
+    """Of the device, where none of the ranks is a stranger."""
+    if ranks is None:
+        return Watch(device)
+    return Watch(device, own_cpu_s=lambda: used_cpu_s() + ranks.cpu_s(), ranks=ranks.pids)
 
 
 def _taking(carried: Carried, told: Callable[[Checkpoint], None]) -> Callable[[Checkpoint], None]:

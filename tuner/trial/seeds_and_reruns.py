@@ -37,6 +37,7 @@ from tuner.training import EpochRecord
 from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.engines.choose import identifying_backend, what_auto_means
 from tuner.training.engines.pool import EnginePool
+from tuner.training.engines.ranks import Ranks
 from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob
 from tuner.trial.program.program_training import KeptFolder
 from tuner.trial.program.run_program import run_program
@@ -123,12 +124,17 @@ _log = logging.getLogger(__name__)
 
 
 def run_job(
-    job: TrialJob, data: Mapping[str, DeviceData], *, engines: EnginePool | None = None
+    job: TrialJob,
+    data: Mapping[str, DeviceData],
+    *,
+    engines: EnginePool | None = None,
+    ranks: Ranks | None = None,
 ) -> TrialResult | None:
     """What a worker runs: the job's configuration trained on `data`,
     by data hash; None when it was interrupted.
 
     `engines` are those of earlier jobs in this process, which this one may use; it leaves its own.
+    `ranks` train a network together.
     """
     own, left = None, TimeLeft(job.may_take_s, job.on_wait)
     if job.definition.program is None:
@@ -139,13 +145,13 @@ def run_job(
             return None
         job = decided
     if job.seed is not None:
-        return _OfOneSeed(job, own, 0, job.seed, engines, left).result()
+        return _OfOneSeed(job, own, 0, job.seed, engines, left, ranks).result()
     results: list[TrialResult] = []
     for repeat in range(job.definition.seeds_per_trial):
         if results and left.is_over:
             return None  # the seeds that are done are in its journal
         seed = seed_of_trial(job.number, repeat, root=job.seed_root)
-        result = _OfOneSeed(job, own, repeat, seed, engines, left).result()
+        result = _OfOneSeed(job, own, repeat, seed, engines, left, ranks).result()
         if result is None:
             return None
         results.append(result)
@@ -165,6 +171,7 @@ class _OfOneSeed:
     seed: int
     engines: EnginePool | None = None
     left: TimeLeft = field(default_factory=TimeLeft)
+    ranks: Ranks | None = None
 
     def result(self) -> TrialResult | None:
         """The cleanest run's; None when it was interrupted. Runs that an earlier attempt finished
@@ -230,6 +237,7 @@ class _OfOneSeed:
             windows=windows_of(self.job.definition, confirms=self.job.confirms),
             backend=self.job.backend,
             left=self.left,
+            ranks=self.ranks,
         )
 
     def _stop_of_program(self) -> StopReason | None:

@@ -328,7 +328,7 @@ class Worker:
         for line in newcomer_in_words(opened.name, facts, others):
             _log.warning("%s", line)
         mine = {"host": platform.node(), "pid": os.getpid()}
-        mine |= {"device": device.label, "device_uuid": device.uuid}
+        mine |= {"device": device.label, "device_uuid": device.uuid[:120]}  # of several, the first
         opened.roster.join(self.name, facts=facts, **mine)
 
     def _in_all_lanes(self) -> None:

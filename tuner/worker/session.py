@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.group import as_group
 from tuner.devices.lock import DeviceLockError, lock_folder, signed_in
 from tuner.devices.watch import stops
 from tuner.display.terminal import log_to_stderr
@@ -23,7 +24,7 @@ from tuner.storage.sqlite import cautions
 from tuner.storage.url import absolute, parse_url
 from tuner.study.code import require_trust, with_code
 from tuner.study.data_file import data_of
-from tuner.study.open import OpenStudy
+from tuner.study.open import OpenStudy, devices_of_trials
 from tuner.study.snapshot import opened_patiently
 from tuner.trial.job import TrainerLostError, TrialRunner
 from tuner.worker.device_lease import DeviceLease
@@ -125,6 +126,7 @@ def work(
         database = open_database(address, create=False, retry_s=retry_s)
         closed.callback(database.close)
         studies = opened_patiently(database, order.studies, retry_s=retry_s)
+        device = as_group(device, devices_of_trials(studies))
         own_code = [require_trust(each, trust=order.trust) for each in studies]
         if orphan is None:  # on its own: otherwise the launch has said it
             for each in studies:  # before the device is waited for
@@ -197,8 +199,10 @@ def _run(
         host=platform.node()[:120],
     )
     lease = DeviceLease(leases, device.label, Retry(studies, name, stop, beat))
-    if isinstance(device, CpuCores) and any(each.definition.own_code for each in networks):
-        trainer = TrainerProcess(device, order.heartbeat)  # the user's code sees no secret there
+    own = any(each.definition.own_code for each in networks)  # the user's code sees no secret there
+    several = networks and len(device.devices) > 1  # of which one may end that process
+    if isinstance(device, CpuCores) and (own or several):
+        trainer = TrainerProcess(device, order.heartbeat)
     with contextlib.closing(trainer), contextlib.closing(lease):
         with lease.taken(stop.is_set) as mine:
             run_trial = trainer.load(data, stop.is_set, beat.phase) if mine else None

@@ -228,8 +228,10 @@ class TrainerProcess:
 
     def _heard(self, give_up: Callable[[], bool]) -> Any:
         """What the process says next; it is told to stop once `give_up` says so."""
-        while not self._line.poll(LOOK_S[type(self._device)]):
-            if give_up():
+        heard = False
+        while not heard:
+            heard = self._line.poll(LOOK_S[type(self._device)])
+            if give_up():  # also of one that tells an epoch within each look
                 self._stop.set()
         said = self._line.recv()
         if isinstance(said, DeviceLockError | TrainerLostError | DataGoneError):
@@ -256,7 +258,7 @@ def on_device(
     if isinstance(device, CpuCores):
         import torch
 
-        torch.set_num_threads(len(device.cores))
+        torch.set_num_threads(len(device.devices[0].cores))
     target = "cpu" if isinstance(device, CpuCores) else "cuda:0"
     return {name: to_device(each, target) for name, each in prepared.items()}
 
@@ -288,14 +290,21 @@ def _runner(prepared: Mapping[str, PreparedData], device: Gpu | CpuCores) -> Tri
         ) from error
     from tuner.trial.seeds_and_reruns import run_job
 
+    run = functools.partial(run_job, data=data)
+    if len(device.devices) > 1 and data:
+        from tuner.training.engines.ranks import Ranks
+
+        ranks = Ranks(device, prepared)
+        ranks.start()
+        run = functools.partial(run, ranks=ranks)
     if not isinstance(device, Gpu):
-        return functools.partial(run_job, data=data)
+        return run
     from tuner.training.engines.pool import EnginePool
     from tuner.trial.run import git_revision
 
     # On a CPU it would disturb a timing: git looks through the whole checkout, in seconds.
     threading.Thread(target=git_revision, name="revision", daemon=True).start()
-    return functools.partial(run_job, data=data, engines=EnginePool())
+    return functools.partial(run, engines=EnginePool())
 
 
 # The trainer's own side: data onto the device, then one training after the other, as ordered.

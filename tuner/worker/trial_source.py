@@ -404,7 +404,7 @@ class _Trial(Piece):
         left = self._granted_s
         if left is None:
             return job
-        return dataclasses.replace(job, may_take_s=left - self._times.waited_s)
+        return dataclasses.replace(job, may_take_s=left / self._devices - self._times.waited_s)
 
     def begins(self) -> None:
         self._times.begins()

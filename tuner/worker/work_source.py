@@ -344,6 +344,7 @@ class Piece(ABC):
     def __init__(self, source: Source, opened: OpenStudy, ticket: Claim, seed: int) -> None:
         """Its result is delivered under the `ticket`, a failure is recorded with the `seed`."""
         self._context, self._grants = source.context, source.grants
+        self._devices = len(source.context.device.devices)
         self._hours: GpuHours | None = None
         self._granted_s: float | None = None
         """Seconds that its training may take; None: as many as it needs."""
@@ -412,6 +413,7 @@ class Piece(ABC):
         if self._hours is None:
             return True
         try:
+            beside_s *= self._devices
             self._granted_s = self._hours.ask(self.ticket.token, self._grants.worker, beside_s)
         except DATABASE_FAILURES as error:
             _log.warning("the database is away (%s); nothing begins without it", cause_of(error))
@@ -439,12 +441,13 @@ class Piece(ABC):
             _log.warning("the database is away (%s)", cause_of(error))
 
     def had_s(self) -> float:
-        """Seconds that it has had its device for by now, its waits for it apart. Any thread may
-        ask.
+        """Seconds that it has had its device for by now, its waits for it apart; of all of its
+        devices together. Any thread may ask.
         """
         if self._had_s is not None or self._since is None:
             return self._had_s or 0.0
-        return max(0.0, time.perf_counter() - self._since - self._waited.seconds)
+        had_s = max(0.0, time.perf_counter() - self._since - self._waited.seconds)
+        return had_s * self._devices
 
     def recorded(self, result: TrialResult) -> TrialResult:
         """The result with what is recorded beside it."""

@@ -14,11 +14,13 @@ from tests.support.device_hours import hours_of, plan_runs
 from tests.support.in_process_worker import DEVICE, result_of
 from tests.support.small_study import definition
 from tuner.config import StopReason
+from tuner.devices import CpuCores
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
-from tuner.storage.records import TrialResult
+from tuner.storage.records import TrialResult, device_seconds
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
+from tuner.study.results import read_results
 from tuner.trial.job import TrialJob
 from tuner.verdict.verified import verifications_of
 from tuner.worker.loop import Worker
@@ -72,6 +74,25 @@ def work(studies: list[OpenStudy], names: tuple[str, ...], **more: object) -> No
         each.start()
     for each in threads:
         each.join()
+
+
+def test_two_devices_that_train_together_spend_the_limit_twice_as_fast(
+    two: list[OpenStudy],
+) -> None:
+    granted: list[float] = []
+
+    def noted(job: TrialJob) -> TrialResult | None:
+        granted.append(job.may_take_s or 0.0)
+        result = trained(job)
+        return None if result is None else result.noting(devices=2)
+
+    Worker(two, CpuCores((0, 1), parts=2), noted, name="ann").run()
+    assert 1.0 < granted[0] <= 1.2, "half of the 2.4 s, on each of two"
+    assert hours_of(two).spent_s() <= 2.4 + 2 * EPOCH_S
+    taken_s = [
+        device_seconds(record.recorded) for each in two for record in read_results(each).records
+    ]
+    assert sum(taken_s) == pytest.approx(hours_of(two).spent_s(), abs=0.1)
 
 
 @pytest.mark.parametrize("lanes", [1, 2])

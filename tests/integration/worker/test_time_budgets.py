@@ -46,6 +46,8 @@ TRIALS = 18
         (Recorded(total_s=2.5, attempt_s=12.75, cycle_s=13.0, wait_s=10.0), 3.0),
         # It went on from a checkpoint: the attempt is the end of it.
         (Recorded(total_s=9.0, attempt_s=1.0), 9.0),
+        # Two devices trained it together.
+        (Recorded(total_s=2.5, attempt_s=2.75, devices=2), 5.5),
         # A run of a verification says what it was repeated for.
         (
             Recorded(

@@ -19,6 +19,8 @@ import pytest
 from tests.support.device_hours import hours_of
 from tests.support.in_process_worker import DEVICE, study_in
 from tests.support.paths import SCRIPTS
+from tests.support.trial_jobs import job_of
+from tuner.config import EpochRecord, StopReason
 from tuner.devices import exclusive
 from tuner.devices.backend_rules import BackendChoice
 from tuner.record import Recorded
@@ -137,6 +139,21 @@ def test_a_worker_that_is_told_to_stop_hands_back_both_trials(
         # The one that trained, and the one that was made ready meanwhile.
         assert states == ["COMPLETE", "COMPLETE", "WAITING", "WAITING"]
         assert opened.roster.working() == ()
+
+
+def test_a_stop_is_heard_while_one_epoch_follows_the_other(
+    folder: Path, shared: TrainerProcess
+) -> None:
+    """Each within the time between two looks of the worker."""
+    told: list[EpochRecord] = []
+    job = job_of(
+        folder=folder,
+        device=DEVICE,
+        on_epoch=lambda record, _repeat: told.append(record),
+        should_stop=lambda: StopReason.INTERRUPTED if told else None,
+    )
+    assert shared(job) is None
+    assert len(told) < 3
 
 
 def test_a_trainer_that_is_killed_costs_one_trial_an_attempt_and_nothing_else(

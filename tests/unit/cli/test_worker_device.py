@@ -50,6 +50,16 @@ def taken(monkeypatch: pytest.MonkeyPatch, *words: str, lost: int = 0) -> list[G
     return devices
 
 
+def test_several_for_one_trial_are_seen_and_have_a_worker_all(
+    monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert taken(monkeypatch, "--gpu", "0,1") == [Gpu.together(gpus)]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    with pytest.raises(SystemExit):
+        main(["worker", "--study", "mine", "--gpu", "free"])
+    assert "each of the 2 GPUs here has a worker" in capsys.readouterr().err
+
+
 def test_free_passes_over_gpus_that_have_a_worker(
     monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.devices import lock, watch
+from tuner.devices import Gpu, lock, watch
 from tuner.devices.lock import cuda_users, foreign_processes, is_harmless, signed_in
 from tuner.devices.watch import used_cpu_s
 
@@ -103,6 +103,24 @@ def test_a_foreign_process_contaminates_a_timing_and_is_named() -> None:
     seen = watch._judge_gpu(look(os.getpid()), look(os.getpid(), 2**22 + 1))
     assert (seen.contaminated, seen.why) == (True, f"other processes on the GPU: {2**22 + 1}")
     assert not watch._judge_gpu(look(os.getpid()), look(os.getpid())).contaminated
+
+
+def test_on_several_gpus_the_ranks_are_no_strangers_and_others_are_on_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rank, stranger = 2**22 + 1, 2**22 + 2
+    both = Gpu.together([Gpu(n, f"GPU-{n}", "H200", n) for n in range(2)])
+    there = {"GPU-0": [os.getpid()], "GPU-1": [rank]}
+    monkeypatch.setattr(watch, "_look_at_gpu", lambda gpu, _program: look(*there[gpu.uuid]))
+    ours = watch.Watch(both, ranks=[rank])
+    seen = ours.finish()
+    assert not seen.contaminated
+    assert seen.details["sees_processes"]
+    assert len(seen.details["others"]) == 1
+    there["GPU-1"].append(stranger)
+    assert ours.finish().why == f"other processes on the GPU: {stranger}"
+    # Nobody of this training is known there: a program's processes are asked for otherwise.
+    assert str(rank) in watch.Watch(both).finish().why
 
 
 def test_the_lock_folder_is_one_for_all_users_whatever_temporary_folder_they_have(

@@ -184,7 +184,10 @@ def test_workers_are_watched_and_kernels_compiled_at_the_same_time(
 
     address = absolute(parse_url(f"sqlite:///{tmp_path / 'studies.db'}"))
     study: Any = SimpleNamespace(
-        definition=search().definition, database=SimpleNamespace(address=address), ledger=None
+        name="demo",
+        definition=search().definition,
+        database=SimpleNamespace(address=address),
+        ledger=None,
     )
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(crew, "Supervisor", Supervisor)

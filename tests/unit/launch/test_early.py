@@ -56,6 +56,18 @@ def test_what_nobody_took_is_gone_and_leaves_no_empty_log(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_waits_on_another_device_than_will_be_worked_on_is_ended_at_once(
+    tmp_path: Path,
+) -> None:
+    with early(tmp_path, "read names") as workers:
+        waiting = workers._waiting[DEVICE.label]
+        workers.keep([DEVICE])
+        assert waiting.runs
+        workers.keep([CpuCores((0, 1), parts=2)])
+        assert not waiting.runs
+        assert workers.take(DEVICE, "small") is None
+
+
 def test_what_it_said_before_it_was_ended_stays(tmp_path: Path) -> None:
     with early(tmp_path, "echo no such device; read names") as workers:
         (child,) = workers._waiting.values()

@@ -26,6 +26,7 @@ OTHER: dict[str, Any] = {
     "checkpoint_activations": True,
     "compile_mode": CompileMode.MAX_AUTOTUNE,
     "data_memory": 2 << 30,
+    "gpus_per_trial": 2,
     "restore_best_weights": False,
     "validate_every": 5,
 }

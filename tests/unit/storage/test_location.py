@@ -95,7 +95,8 @@ def test_each_danger_is_one_line(tmp_path: Path, mounted: Mounted) -> None:
 def test_a_launch_says_it_before_it_opens_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    five = SimpleNamespace(where=Where(devices=share_out_cores(5, range(5))), files={})
+    where = Where(devices=share_out_cores(5, range(5)))
+    five = SimpleNamespace(where=where, files={}, together=1)
     plan = SimpleNamespace(of_data=(), of_networks=(), definitions={})
     monkeypatch.setattr("tuner.launch.launcher.make_aim", lambda *_, **__: five)
     monkeypatch.setattr("tuner.launch.launcher.make_plan", lambda *_, **__: plan)

@@ -17,7 +17,12 @@ from torch import nn
 
 from tuner.config import Backend, ModelShapes, Precision, RunConfig, StopReason
 from tuner.data.windows import Batch, DeviceData
-from tuner.devices.backend_rules import WHY_EAGER, BackendChoice, why_not_on, why_not_together
+from tuner.devices.backend_rules import (
+    BackendChoice,
+    plainly_why,
+    why_not_on,
+    why_not_together,
+)
 from tuner.errors import UsageError
 from tuner.kernels import why_not
 from tuner.kernels.host_kernels import why_not_built
@@ -28,6 +33,7 @@ from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.clock import arithmetic, seeded, synchronizer
 from tuner.training.engines.eager import CompiledCpuEngine, EagerEngine, Engine, why_not_compiled
+from tuner.training.engines.ranks import Ranks
 from tuner.training.step import Step
 
 FASTER_FUSED: tuple[tuple[int, int], ...] = ((256, 1024),)
@@ -69,7 +75,7 @@ def resolve_backend(config: RunConfig, shapes: ModelShapes, device: torch.device
     """
     if config.training.backend is not Backend.AUTO:
         return config.training.backend
-    if config.training.checkpoint_activations:
+    if plainly_why(config.training):
         return Backend.EAGER
     if device.type == "cpu":
         return Backend.COMPILE if _large_on_a_cpu(config, shapes) else Backend.EAGER
@@ -125,8 +131,8 @@ def choose_backend(
         return Backend.EAGER, model.why_eager
     if streamed and backend is not Backend.EAGER and device.type == "cuda":
         return Backend.EAGER, streamed
-    if training.checkpoint_activations and training.backend is Backend.AUTO:
-        return backend, WHY_EAGER
+    if training.backend is Backend.AUTO and (why := plainly_why(training)):
+        return backend, why
     if backend is Backend.COMPILE and device.type == "cpu":
         reason = why_not_compiled(model, config.training.precision) or why_not_built()
         return (backend, "") if reason is None else (Backend.EAGER, reason)
@@ -200,16 +206,21 @@ def step_kernels_serve(model: nn.Module) -> bool:
     )
 
 
-def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine:
-    """The engine that `choose_backend` says, for a model that is already on the data's device.
+def make_engine(
+    config: RunConfig, data: DeviceData, model: nn.Module, ranks: Ranks | None = None
+) -> Engine:
+    """The engine that `choose_backend` says, for a model that is already on the data's device;
+    with `ranks` one that trains on all of them.
 
     Raises:
-        UsageError: a backend this device does not have.
+        UsageError: a backend this device does not have, or a network that only one can train.
     """
     device = data.minimum.device
     backend, fallback = choose_backend(config, data.shapes, model, device, data.streamed)
+    assert ranks is None or backend is Backend.EAGER, "gpus_per_trial goes with no other"
     if backend is Backend.EAGER:
-        return EagerEngine(config, data, model, fallback)
+        on_one = EagerEngine if ranks is None else ranks.engine
+        return on_one(config, data, model, fallback)
     if backend is Backend.COMPILE and data.minimum.device.type == "cpu":
         return CompiledCpuEngine(config, data, model)
     if backend is Backend.COMPILE:
@@ -269,9 +280,7 @@ def what_auto_means(config: RunConfig, data: DeviceData) -> BackendChoice | None
     Raises:
         UsageError: an architecture, or a term of the loss, that cannot be used.
     """
-    automatic = (
-        config.training.backend is Backend.AUTO and not config.training.checkpoint_activations
-    )
+    automatic = config.training.backend is Backend.AUTO and not plainly_why(config.training)
     on_gpu = data.minimum.device.type == "cuda"
     from_sizes = config.architecture.model in builtin_names() and config.training.loss is None
     if not (automatic and on_gpu) or from_sizes or data.streamed:

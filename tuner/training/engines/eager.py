@@ -16,6 +16,7 @@ from tuner.config import Backend, Precision, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.kernels.host_kernels import HostKernels, library
 from tuner.models.dropout import Elementwise
+from tuner.models.frozen_part import HoldsFrozen
 from tuner.models.tsmixer import FeatureMixing, TimeMixing, TSMixer
 from tuner.training.batching import batch_shapes, batches
 from tuner.training.clock import unchanged_randomness
@@ -97,6 +98,22 @@ class Engine(Protocol):
         """Gives back what the engine holds on the device beside the model."""
 
 
+# What a network sees before its training.
+
+
+MOST_SHOWN = 1024
+"""Windows at once."""
+
+
+def show_windows(model: nn.Module, data: DeviceData) -> None:
+    """A network that makes something of each window once does it now, before the clock."""
+    if not isinstance(model, HoldsFrozen):
+        return
+    for split in (data.train, data.val):
+        for index in batches(torch.arange(len(split), device=data.minimum.device), MOST_SHOWN):
+            model.see(split.gather(index).past)
+
+
 # Memory of a CPU training stays with the process between steps.
 
 
@@ -146,11 +163,16 @@ class EagerEngine(Engine):
     fallback = ""
 
     def __init__(
-        self, config: RunConfig, data: DeviceData, model: nn.Module, fallback: str = ""
+        self,
+        config: RunConfig,
+        data: DeviceData,
+        model: nn.Module,
+        fallback: str = "",
+        step: Callable[[RunConfig, DeviceData, nn.Module], Step] = Step,
     ) -> None:
         self.fallback = fallback or self.fallback
         self._data = data
-        self._step = Step(config, data, model)
+        self._step = step(config, data, model)
         self._state: TrainingState = self._step
         self._device = self._step.device
         if self._device.type == "cpu":
@@ -182,7 +204,8 @@ class EagerEngine(Engine):
         loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
         n_windows = 0
         updates = list(batches(order, self._update_size))
-        each_batch = (part for index in updates for part in batches(index, self._batch_size))
+        mine = self._step.part_of
+        each_batch = (mine(part) for index in updates for part in batches(index, self._batch_size))
         with self._data.train.reading_ahead(each_batch):
             for index in updates:
                 # A mean over the windows: weighted by their number, a short last update counts for

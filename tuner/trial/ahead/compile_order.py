@@ -78,8 +78,9 @@ def why_none(definition: StudyDefinition) -> str | None:
         return f"backend {backend.value} has no kernels of its own"
     if definition.architecture.model not in builtin_names():
         return "the fused kernels are written for the built-in networks"
-    if definition.training.checkpoint_activations:
-        return "checkpoint_activations has no kernels of its own"
+    for name in ("checkpoint_activations", "gpus_per_trial"):
+        if name in definition.training.unusual():
+            return f"{name} has no kernels of its own"
     return None
 
 

@@ -235,8 +235,18 @@ def told(
         "clock": definition.clock.value,
         "objectives": list(definition.objectives),
         "task": definition.task,
+        "devices": definition.training.gpus_per_trial,
         "resume": None if last is None else {"epoch": last.epoch, "elapsed_s": last.elapsed_s},
     }
+
+
+def command_of(definition: StudyDefinition) -> tuple[str, ...]:
+    """The words that start it: `{devices}` in them is how many a trial has, as for `torchrun
+    --nproc-per-node {devices}`.
+    """
+    assert definition.program is not None, "it has one"
+    devices = str(definition.training.gpus_per_trial)
+    return tuple(word.replace("{devices}", devices) for word in definition.program.command)
 
 
 @dataclass(slots=True)
@@ -300,7 +310,7 @@ class _Run:
             on_wait=lambda: self.job.on_phase(WORKING),
         )
         running = ProgramProcess(
-            self.program.command,
+            command_of(self.job.definition),
             Path(self.program.folder),
             told(
                 self.job.definition,
@@ -460,7 +470,7 @@ def _run(
         should_stop=lambda: None,
     )
     trial = told(definition, hyperparameters, study="check", number=0, seed=seed)
-    running = ProgramProcess(program.command, Path(program.folder), trial, None)
+    running = ProgramProcess(command_of(definition), Path(program.folder), trial, None)
     try:
         with running:
             training.follow(running)

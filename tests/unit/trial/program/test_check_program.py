@@ -48,3 +48,15 @@ def test_what_is_wrong_with_it_is_said_in_one_line_with_what_it_printed(tmp_path
     assert "exit code 1" in str(refused.value)
     assert str(refused.value).endswith("; it printed: cannot find my data")
     assert "\n" not in str(refused.value)
+
+
+def test_a_program_on_several_devices_finds_their_number_in_its_words_and_its_trial(
+    tmp_path: Path,
+) -> None:
+    study = write_program(tmp_path, 'assert (sys.argv[1], told["devices"]) == ("2", 2)\n' + HONEST)
+    text = study.read_text().replace('"train.py"]', '"train.py", "{devices}"]')
+    study.write_text(text + "gpus_per_trial = 2\n")
+    definition = program_definition(study)
+    assert definition.program is not None
+    assert "{devices}" in definition.program.command, "what identifies it is as it was written"
+    assert check_program(definition).notices == ()
