@@ -42,6 +42,7 @@ from tuner.storage.database import open_database
 from tuner.storage.queue.claims import ATTEMPTED
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume, open_study
+from tuner.worker.paths import WorkerPaths, deliver
 
 PROCESSES = 8
 CONNECTIONS = 1200
@@ -171,6 +172,8 @@ def measured(cluster: Cluster, count: int, given: argparse.Namespace) -> dict[st
             heard = [answers.get(timeout=3600) for _ in started]
         for process in started:
             process.join()
+        for each in Path(folder).rglob("outbox"):  # as the next worker or the launch does
+            deliver([opened], WorkerPaths(each.parent))
         left_over = len(list(Path(folder).rglob("*.json")))
     found = _figures(count, budget, began, heard)
     found |= {

@@ -130,6 +130,7 @@ def test_a_wait_for_the_device_is_no_time_with_it(two: list[OpenStudy]) -> None:
     waited = Waited()
     piece = object.__new__(_Run)
     piece._waited, piece._had_s, piece._since = waited, None, time.perf_counter()
+    piece._devices = 1
     waited.told(True)
     before = piece.had_s()
     time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,6 +39,15 @@ kind = "parquet"
 path = "own.parquet"
 """
 CORES = CpuCores((0,))
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """A worker has its own handlers, for as long as its process lives."""
+    kept = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
