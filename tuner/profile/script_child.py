@@ -128,25 +128,32 @@ class Lines:
 
 
 def _at(frame: FrameType | None) -> tuple[str, bool]:
-    """The script's line that is run, and whether a loader runs it; no line in a network's call, a
-    backward pass or an optimiser's step.
+    """The script's line that is run, and whether a loader runs it; no line where it is torch that
+    runs: a network, a loss, an optimiser.
     """
-    line, loads = "", False
+    loads = False
     while frame is not None:
-        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        file = frame.f_code.co_filename
         if of_torch(file):
-            if name in COMPUTES:
+            loads = loads or "/utils/data/" in file
+            if not loads:
                 return "", False
-            loads = loads or "/data/dataloader.py" in file
-        elif not line and of_the_user(file):
+        elif of_the_user(file):
             line = f"{Path(file).name}, line {frame.f_lineno}"
+            return line, loads or _is_called_by_a_loader(frame.f_back)
         frame = frame.f_back
-    return line, loads
+    return "", False
+
+
+def _is_called_by_a_loader(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if "/torch/utils/data/" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 HOTTEST = 3
-COMPUTES = ("_call_impl", "backward", "profile_hook_step")
-"""Functions of torch's in which the time is the network's, or the optimiser's."""
 
 LOOKED_AT = 3
 """Steps under torch.profiler, and as many in which reads of values are counted."""

@@ -387,7 +387,8 @@ def _faults(ran: Ran) -> Iterator[_Try | Advice]:
     if share >= DATA_SHARE:
         yield _of_data(ran, share)
     outside = sum(each.share for each in ran.lines if not each.loads)
-    if outside >= DATA_SHARE and ran.seen.operations.kernels is None:
+    outside = min(outside, ran.seen.stages.share(Stage.OTHER, Stage.BETWEEN))
+    if outside >= DATA_SHARE and not ran.seen.trend.falls:  # else what grows is to be found first
         yield _of_host(ran, outside)
     if ran.dead:
         yield _Try(Changes(without=ran.dead), of_dead(ran.dead, "loss"))
