@@ -117,6 +117,11 @@ class Lines:
         most = [each for each in self._seen.most_common(HOTTEST + 1) if each[0][0]]
         return tuple(Hot(line, n / whole, loads) for (line, loads), n in most[:HOTTEST])
 
+    def outside(self) -> float:
+        """The share of all lines that no loader runs."""
+        found = sum(n for (line, loads), n in self._seen.items() if line and not loads)
+        return found / max(self._seen.total(), 1)
+
     def forget(self) -> None:
         """What was before the first timed step."""
         self._seen.clear()
@@ -187,7 +192,9 @@ def run(order: Order) -> Ran:
     profile = profile_of(hooks, of_an_epoch=True)
     now = replace(profile, busy=replace(watching.busy, process=profile.busy.process))
     loader, peak = hooks.seen.loader, peak_bytes(hooks.device)
-    ran = Ran(profile=now, loader=loader, peak_bytes=peak, lines=lines.shares())
+    ran = Ran(
+        profile=now, loader=loader, peak_bytes=peak, lines=lines.shares(), outside=lines.outside()
+    )
     if not order.look:
         return ran
     return _looked(hooks, replace(ran, reads=reads.each_step(hooks.number)), order)

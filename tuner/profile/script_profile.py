@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+import psutil
 from pydantic import TypeAdapter
 
 from tuner.devices import CpuCores, Gpu, Watch
+from tuner.devices.watch import used_cpu_s
 from tuner.errors import TunerError
 from tuner.files.child import ChildProcess, Orders, SilentError, end_with, in_words
 from tuner.profile.profile_records import (
@@ -49,6 +51,7 @@ from tuner.profile.tried_advice import (
     of_dead,
 )
 from tuner.training.stage_marks import Stage
+from tuner.trial.program.program_guard import PR_SET_CHILD_SUBREAPER, prctl
 
 # Somebody else's training: profiled from outside, in processes of its own.
 
@@ -79,6 +82,18 @@ class ScriptHost:
 
     def __exit__(self, *_: object) -> None:
         self._child.end()
+
+    def cpu_s(self) -> float:
+        """What all runs have used of the cores so far."""
+        total, host = 0.0, psutil.Process(self._child.popen.pid)
+        with contextlib.suppress(psutil.Error):
+            ended = host.cpu_times()
+            total += ended.children_user + ended.children_system
+            for each in (host, *host.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    used = each.cpu_times()
+                    total += used.user + used.system
+        return total
 
     def run(self, order: Path, *, within_s: float | None = None) -> int | None:
         """Make a run, and wait for its end.
@@ -116,7 +131,11 @@ def serve(parent: int, run: Callable[[Path], None]) -> None:
         run: makes the run of an order, in the forked process.
     """
     orders = Orders(parent)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # of what a run has started: its time is the script's, too
     for order in orders:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         pid = os.fork()
         if pid == 0:
             _forked(orders, Path(order), run)
@@ -191,6 +210,8 @@ class Ran:
     """Lines that wait for a value in each step, likewise."""
     lines: tuple[Hot, ...] = ()
     """Where the script itself is at most, likewise."""
+    outside: float = 0.0
+    """The share of all its own lines that no loader runs, likewise."""
 
     @property
     def seen(self) -> Profile:
@@ -386,8 +407,7 @@ def _faults(ran: Ran) -> Iterator[_Try | Advice]:
     share = _waiting(ran)
     if share >= DATA_SHARE:
         yield _of_data(ran, share)
-    outside = sum(each.share for each in ran.lines if not each.loads)
-    outside = min(outside, ran.seen.stages.share(Stage.OTHER, Stage.BETWEEN))
+    outside = min(ran.outside, ran.seen.stages.share(Stage.OTHER, Stage.BETWEEN))
     if outside >= DATA_SHARE and not ran.seen.trend.falls:  # else what grows is to be found first
         yield _of_host(ran, outside)
     if ran.dead:
@@ -555,7 +575,7 @@ def profile_script(
         ScriptError: the script fails, trains nothing, or is not done with its first run by then.
     """
     with ScriptHost() as host:
-        watch = Watch(device)
+        watch = Watch(device, own_cpu_s=lambda: used_cpu_s() + host.cpu_s())
         announce(f"running {script.path.name} for {script.steps} steps")
         began = time.monotonic()
         ran = run_script(script, host, look=True)

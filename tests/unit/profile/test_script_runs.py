@@ -173,8 +173,7 @@ def test_lines_that_prepare_batches_are_named_and_a_loss_that_is_no_number(
     (broken,) = [each for each in advice if "no finite number" in each.why]
     assert "learning rate" in broken.change
     (sliced,) = [each for each in advice if "the host prepares batches" in each.why]
-    outside = sum(each.share for each in found.lines)
-    outside = min(outside, found.seen.stages.share(Stage.OTHER, Stage.BETWEEN))
+    outside = min(found.outside, found.seen.stages.share(Stage.OTHER, Stage.BETWEEN))
     assert sliced.gain == pytest.approx(1 / (1 - min(outside, MOST)))
 
 
