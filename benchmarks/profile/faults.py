@@ -1,4 +1,4 @@
-"""Seven planted faults, each in a training of its own: is it named first, and is the gain true?
+"""Nine planted faults, each in a training of its own: is it named first, and is the gain true?
 
     python benchmarks/profile/faults.py [--full] [--faults NAME,NAME] [--output DIR]
 
@@ -29,7 +29,9 @@ from tuner.profile.script_profile import Script, profile_script
 TRAINING = Path(__file__).parent / "faulty_training.py"
 
 EXPECTED = {
-    "slow_transform": "waits for its data",
+    "slow_transform": "transform the data once",
+    "slow_disk": "waits for a disk",
+    "host_slices": "the host prepares batches",
     "loop_per_series": "encoders",
     "tiny_batch": "batch_size",
     "sync_each_step": "waits for the device",

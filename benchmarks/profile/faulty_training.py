@@ -13,6 +13,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ from torch.utils.data import DataLoader, Dataset
 
 FAULTS = (
     "slow_transform",
+    "slow_disk",
+    "host_slices",
     "loop_per_series",
     "tiny_batch",
     "sync_each_step",
@@ -83,6 +86,42 @@ class SlowWindows(Dataset):
         return past, past.mean(1)
 
 
+class OnADisk(Dataset):
+    """Each window takes a while to come, in which nobody computes; ready, all were read before."""
+
+    def __init__(self, count: int, *, ready: bool) -> None:
+        self.past = torch.randn(count, SERIES, PAST)
+        self.target, self.ready = self.past.mean(2), ready
+
+    def __len__(self) -> int:
+        return len(self.past)
+
+    def __getitem__(self, n: int) -> tuple[Tensor, Tensor]:
+        if not self.ready:
+            time.sleep(0.002)
+        return self.past[n], self.target[n]
+
+
+class HostSlices:
+    """Batches by a loop over series, each window cut from a list; or by its numbers, at once."""
+
+    def __init__(self, count: int, batch: int, *, at_once: bool) -> None:
+        rows = torch.randn(SERIES, count + PAST)
+        self.rows, self.lists = rows.to(DEVICE), rows.tolist()
+        self.batch, self.at_once = batch, at_once
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for index in torch.randperm(len(self.lists[0]) - PAST).split(self.batch):
+            if self.at_once:
+                at = _on_device(index)[:, None] + torch.arange(PAST, device=DEVICE)
+                past = self.rows[:, at].transpose(0, 1)
+            else:
+                past = torch.tensor(
+                    [[series[n : n + PAST] for series in self.lists] for n in index.tolist()]
+                )
+            yield past, past.mean(2)
+
+
 class Shared(nn.Module):
     """One encoder for all series; with a dead branch, work that is multiplied by nothing."""
 
@@ -134,13 +173,14 @@ def _network(fault: str, *, repaired: bool, full: bool) -> nn.Module:
     # Of a training that waits in each step the GPU has so much to do that the host, with its
     # jitter, could be ready for the next step before the GPU has done this one.
     wide = {"full_precision": 2048, "sync_each_step": 20480, "tiny_batch": 256}
-    hidden = wide.get(fault, 512) if full else 64
+    # Of a loop on the host so little remains of a tiny network that caches decide how long it takes.
+    hidden = wide.get(fault, 512) if full else 512 if fault == "host_slices" else 64
     dead = fault == "dead_branch" and not repaired
     deep = 2 if full and fault == "full_precision" else 0
     return Shared(hidden, deep=deep, dead=dead, dead_hidden=hidden * (32 if full else 4))
 
 
-def _loader(options: argparse.Namespace) -> DataLoader:
+def _loader(options: argparse.Namespace) -> DataLoader | HostSlices:
     few = 8192 if options.fault == "falling_throughput" else 1024
     many = 16384 if options.fault in ("sync_each_step", "full_precision") else 32768
     count = options.windows or (many if options.full else few)
@@ -148,11 +188,16 @@ def _loader(options: argparse.Namespace) -> DataLoader:
         work = 4 if options.full else 2
         data = SlowWindows(min(count, 8192), work, ready=options.repaired)
         return DataLoader(data, batch_size=options.batch, shuffle=True)
+    if options.fault == "slow_disk":
+        data = OnADisk(min(count, 2048), ready=options.repaired)
+        return DataLoader(data, batch_size=options.batch, shuffle=True)
+    if options.fault == "host_slices":
+        return HostSlices(count, options.batch, at_once=options.repaired)
     data = Windows(count, jitter=options.fault == "sync_each_step")
     return DataLoader(data, batch_size=options.batch, shuffle=True, collate_fn=lambda batch: batch)
 
 
-def _first_contact(network: nn.Module, loader: DataLoader) -> None:
+def _first_contact(network: nn.Module, loader: DataLoader | HostSlices) -> None:
     """Libraries are loaded before any clock runs."""
     past, _ = (each.to(DEVICE) for each in next(iter(loader)))
     network(past).sum().backward()

@@ -443,7 +443,7 @@ def _of_host(ran: Ran, outside: float) -> Advice:
         change="make all windows once, as tensors on the device, and pick a batch by its numbers",
         why=f"the host prepares batches in {outside:.0%} of a step: {named}",
         fault=True,
-        outcome="reckoned from where the time goes",
+        outcome="reckoned from where the time goes: at least that",
     )
     pace, left = ran.seen.pace, 1 - min(outside, MOST)
     after = replace(pace, step_s=pace.step_s * left, epoch_s=pace.epoch_s * left)
