@@ -45,9 +45,12 @@ docs: $(VENV)/.installed
 	$(BIN)/python docs/code_map.py
 
 # Five processes on two cores: many tests wait for engines, servers and workers of their own. What is
-# compiled is kept: hundreds of files, for each process that the tests start.
+# compiled is kept: hundreds of files, for each process that the tests start. What failed beside others
+# is named, and runs once more by itself: a race for two cores is no defect, what fails twice is one.
+TESTS := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 test: $(VENV)/.installed-test check test-libraries
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder -q --durations=40
+	$(TESTS) -n 5 --dist loadfile --no-loadscope-reorder -q --durations=40 || \
+		$(TESTS) -q --last-failed --last-failed-no-failures none
 
 # statsforecast asks for an older pandas, which stands before the rest of .venv here. A minute.
 $(LIBRARIES)/.installed: pyproject.toml constraints.txt $(VENV)/.installed-test
