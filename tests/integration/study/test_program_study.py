@@ -44,7 +44,7 @@ from tuner.worker.loop import Worker
 
 QUICK = """
 say(started=True)
-time.sleep(0.01)
+time.sleep(0.2)  # each line is heard by itself, also on a busy machine
 epoch(1, 0.5)
 say(final={"test_mql": told["seed"] % 9 + 1})
 """
