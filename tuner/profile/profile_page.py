@@ -146,9 +146,7 @@ def _listed_advice(profile: Profile) -> Listing:
 
 def _listed_ladder(profile: Profile) -> Listing:
     """Changes of a script, by what becomes of its result; with all that help, as they add up."""
-    rows: list[tuple[str, tuple[str, ...]]] = [
-        ("", (AS_IT_IS, "", _per_s(1 / profile.pace.window_s), "1.00 x", "", "", "", "", "")),
-    ]
+    rows = []
     tried = [(each.rung.place or len(profile.advice), each) for each in profile.advice if each.rung]
     for _, each in sorted(tried, key=lambda pair: pair[0]):
         rung = each.rung
@@ -157,7 +155,8 @@ def _listed_ladder(profile: Profile) -> Listing:
         shares = ["" if share is None else f"{share:.0f}" for share in (rung.gpu, rung.cpu)]
         figures = (_per_s(rung.samples_per_s), gain_of(each), _per_s(rung.together_per_s))
         cells = (each.change, rung.group, *figures, *shares, peak, remark_on(each))
-        rows.append(("" if each.helps else "idle", cells))
+        idle = each.gain is not None and not each.helps and each.outcome
+        rows.append(("idle" if idle or each.gain is None else "", cells))
     heads = ("change", "gives", "samples/s", "gain", "with those kept", "GPU %", "CPU %")
     return Listing(
         title="Each change alone, and with those above it that are kept",
@@ -167,7 +166,7 @@ def _listed_ladder(profile: Profile) -> Listing:
     )
 
 
-LADDER, AS_IT_IS = "ladder", "as it is"
+LADDER = "ladder"
 
 
 def _per_s(rate: float | None) -> str:

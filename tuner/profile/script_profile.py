@@ -278,8 +278,8 @@ FACTORS = (0.5, 4, 16)
 FEW = 30
 """Steps of each batch size."""
 
-MOST_S = 8.0
-"""For the steps of one run, as the present pace has it."""
+LEAST_RUN_S, MOST_S = 1.0, 8.0
+"""For the steps of one run, as the present pace has it: what is shorter is told by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,15 +298,17 @@ class _Tried:
     host: ScriptHost
     ran: Ran
     announce: Callable[[str], None]
+    usual: Ran | None = None
+    """Of one more run as it is, in which nobody looks: what changes are held against."""
 
     @property
     def pace(self) -> Pace:
-        return self.ran.seen.pace
+        return (self.usual or self.ran).seen.pace
 
     @property
     def steps(self) -> int:
         """Of one run."""
-        return max(FEW, min(self.script.steps, int(MOST_S / self.pace.step_s)))
+        return _steps_of(self.script, self.ran.seen.pace)
 
     def advice(self) -> Iterator[Advice]:
         """Faults, then the ladder of settings, each tried where that can be done from outside."""
@@ -330,6 +332,8 @@ class _Tried:
         are faster with it.
         """
         kept, together_s, places = Changes(), self.pace.window_s, itertools.count(1)
+        foot = replace(_rung(SAME, self.usual or self.ran), place=next(places))
+        yield Advice(change=AS_IT_IS, gain=1.0, epoch_s=self.pace.epoch_s, rung=foot)
         for group, rungs in LADDER:
             for each in rungs(self.ran, kept):
                 advice, alone = self.tried(each, max(FEW // 2, steps // each.changes.accumulate))
@@ -358,7 +362,7 @@ class _Tried:
     def batches(self, steps: int) -> Iterator[AtBatch]:
         """At other batch sizes, as far as an epoch has windows for them."""
         pace = self.pace
-        yield AtBatch(pace.batch_size, self.ran.peak_bytes, pace.step_s)
+        yield AtBatch(pace.batch_size, (self.usual or self.ran).peak_bytes, pace.step_s)
         for factor in FACTORS if self.ran.loader.batch_size is not None else ():
             size = max(1, int(pace.batch_size * factor))
             if pace.windows and size * 2 > pace.windows:
@@ -390,6 +394,12 @@ class _Tried:
         peak = next(each.peak_bytes for each in tried if each.batch_size == size)
         rung = replace(rung, samples_per_s=size / step_s[size], peak_bytes=peak)
         return replace(judged(advice, after, pace), rung=rung)
+
+
+def _steps_of(script: Script, pace: Pace) -> int:
+    """Of a run with something changed: it lasts a second at least, and is not long."""
+    wanted = max(script.steps, LEAST_RUN_S / pace.step_s)
+    return max(FEW, int(min(wanted, MOST_S / pace.step_s)))
 
 
 def _waiting(ran: Ran) -> float:
@@ -524,6 +534,7 @@ def _of_training(_ran: Ran, _kept: Changes) -> Iterator[_Try]:
     yield _Try(Changes(accumulate=ACCUMULATED), advice)
 
 
+AS_IT_IS = "as it is"
 WORKERS = (0, 2, 4, 8, 16)
 AHEAD = 8
 COMPILED = (("default", "fewer kernels"), ("reduce-overhead", "fewer kernels, launched as one"))
@@ -591,9 +602,15 @@ def profile_script(
         if not advice:
             return now
         announce(f"that took {took_s:.0f} s; it is run about {RUNS} times more, with changes")
-        within_s = max(LEAST_S, TIMES * took_s)
+        within_s, usual = max(LEAST_S, TIMES * took_s), None
+        with contextlib.suppress(ScriptError):
+            usual = run_script(script, host, steps=_steps_of(script, seen.pace))
         tried = _Tried(
-            script=replace(script, within_s=within_s), host=host, ran=ran, announce=announce
+            script=replace(script, within_s=within_s),
+            host=host,
+            ran=ran,
+            announce=announce,
+            usual=usual,
         )
         for piece in tried.advice():
             now = told(replace(now, advice=(*now.advice, piece)), watch, tell)

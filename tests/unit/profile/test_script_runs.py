@@ -223,6 +223,10 @@ def test_a_rung_is_kept_where_it_helps_all_that_are(
     assert workers.rung is not None
     assert half.rung is not None
     before = 1 / found.seen.pace.window_s
+    foot = rungs["as it is"]
+    assert foot.rung is not None
+    assert foot.rung.place == 1
+    assert foot.rung.samples_per_s == pytest.approx(before)
     assert workers.rung.together_per_s == pytest.approx(2 * before)
     assert (half.rung.group, half.rung.together_per_s) == ("other rounding", None)
     assert half.rung.samples_per_s == pytest.approx(before / 0.9)
