@@ -194,12 +194,11 @@ def opened(content: bytes, source: FileSource) -> OpenFile:
     """
     if isinstance(source, TypedSource):
         file = open_typed(content, source)
-    elif not isinstance(source, CsvSource):
-        file = open_parquet(content, source.path)
-    elif source.dates_across:
-        file = turned(open_csv(content, source), source.time_format)
     else:
+        assert isinstance(source, CsvSource), "there is no other kind"
         file = open_csv(content, source)
+        if source.dates_across:
+            file = turned(file, source.time_format)
     return replace(file, content=content)
 
 
@@ -374,7 +373,7 @@ def open_hdf5(content: bytes | None, path: Path) -> OpenFile:
     try:
         import h5py
     except ImportError:
-        raise DataError(f"{path}: HDF5 needs h5py: pip install h5py") from None
+        raise DataError(f"{path}: HDF5 needs h5py: pip install 'tuner[hdf5]'") from None
     with _readable(path, OSError, "HDF5"):
         held = h5py.File(path if content is None else io.BytesIO(content), "r")
         columns = {n: each for n, each in held.items() if getattr(each, "ndim", 0) == 1}

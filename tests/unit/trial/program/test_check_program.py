@@ -10,7 +10,7 @@ from tests.support.programs import HONEST, program_definition, write_program
 from tuner.trial.program.program_process import ProgramError
 from tuner.trial.program.run_program import CheckedProgram, check_program
 
-QUICK = HONEST.replace("time.sleep(0.02)", "time.sleep(0.005)")
+QUICK = HONEST.replace("time.sleep(0.02)", "time.sleep(0.05)")
 
 
 def checked(folder: Path, text: str) -> CheckedProgram:
