@@ -85,6 +85,7 @@ def foretell(
     if trials_unpaid(studies):
         return []
     may_measure = request.estimate and worth_measuring(request.timeout_s)
+    workers = aim.where.workers // devices_of_trials(studies)
     found = []
     failed: set[str] = set()
     for opened in studies:
@@ -101,11 +102,9 @@ def foretell(
         search, from_trials = told
         found.append(search)
         if len(studies) == 1:
-            workers = aim.where.workers // devices_of_trials(studies)
             line = search_line(opened.name, search, devices=workers, from_trials=from_trials)
             notes.note(line)
     if len(found) > 1:
-        workers = aim.where.workers // devices_of_trials(studies)
         notes.note(searches_line(found, devices=workers))
     return found
 

@@ -43,7 +43,11 @@ def memory_of(at: AtBatch) -> str:
     """Of a batch size, or why there is none."""
     if at.failure:
         return at.failure
-    return "-" if at.peak_bytes is None else f"{at.peak_bytes / 1e6:,.0f} MB"
+    return _megabytes(at.peak_bytes) or "-"
+
+
+def _megabytes(count: int | None) -> str:
+    return "" if count is None else f"{count / 1e6:,.0f} MB"
 
 
 def distrust(profile: Profile) -> str:
@@ -151,12 +155,17 @@ def _listed_ladder(profile: Profile) -> Listing:
     for _, each in sorted(tried, key=lambda pair: pair[0]):
         rung = each.rung
         assert rung is not None
-        peak = "" if rung.peak_bytes is None else f"{rung.peak_bytes / 1e6:,.0f} MB"
         shares = ["" if share is None else f"{share:.0f}" for share in (rung.gpu, rung.cpu)]
         figures = (_per_s(rung.samples_per_s), gain_of(each), _per_s(rung.together_per_s))
-        cells = (each.change, rung.group, *figures, *shares, peak, remark_on(each))
-        idle = each.gain is not None and not each.helps and each.outcome
-        rows.append(("idle" if idle or each.gain is None else "", cells))
+        cells = (
+            each.change,
+            rung.group,
+            *figures,
+            *shares,
+            _megabytes(rung.peak_bytes),
+            remark_on(each),
+        )
+        rows.append(("idle" if each.outcome and not each.helps else "", cells))
     heads = ("change", "gives", "samples/s", "gain", "with those kept", "GPU %", "CPU %")
     return Listing(
         title="Each change alone, and with those above it that are kept",

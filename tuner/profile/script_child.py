@@ -123,7 +123,7 @@ class Lines:
         return found / max(self._seen.total(), 1)
 
     def forget(self) -> None:
-        """What was before the first timed step."""
+        """What was before the network was known."""
         self._seen.clear()
 
     def _look(self) -> None:
@@ -134,29 +134,23 @@ class Lines:
 
 def _at(frame: FrameType | None) -> tuple[str, bool]:
     """The script's line that is run, and whether a loader runs it; no line where it is torch that
-    runs: a network, a loss, an optimiser.
+    runs, or a network: a loss, an optimiser, a forward pass.
     """
-    loads = False
+    line, loads = "", False
     while frame is not None:
         file = frame.f_code.co_filename
-        if of_torch(file):
-            loads = loads or "/utils/data/" in file
-            if not loads:
-                return "", False
-        elif of_the_user(file):
+        if "/torch/utils/data/" in file:
+            loads = True
+        elif of_torch(file) and (not line or frame.f_code.co_name == CALLS):
+            return "", False
+        elif not line and of_the_user(file):
             line = f"{Path(file).name}, line {frame.f_lineno}"
-            return line, loads or _is_called_by_a_loader(frame.f_back)
         frame = frame.f_back
-    return "", False
+    return line, loads
 
 
-def _is_called_by_a_loader(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if "/torch/utils/data/" in frame.f_code.co_filename:
-            return True
-        frame = frame.f_back
-    return False
-
+CALLS = "_call_impl"
+"""In torch, what calls a network."""
 
 HOTTEST = 3
 

@@ -297,13 +297,13 @@ class _Tried:
     script: Script
     host: ScriptHost
     ran: Ran
-    announce: Callable[[str], None]
-    usual: Ran | None = None
+    usual: Ran
     """Of one more run as it is, in which nobody looks: what changes are held against."""
+    announce: Callable[[str], None]
 
     @property
     def pace(self) -> Pace:
-        return (self.usual or self.ran).seen.pace
+        return self.usual.seen.pace
 
     @property
     def steps(self) -> int:
@@ -312,36 +312,38 @@ class _Tried:
 
     def advice(self) -> Iterator[Advice]:
         """Faults, then the ladder of settings, each tried where that can be done from outside."""
-        steps = self.steps
         for each in _faults(self.ran):
-            yield each if isinstance(each, Advice) else self.tried(each, steps)[0]
+            yield each if isinstance(each, Advice) else self.tried(each)[0]
         yield from _reckoned(self.ran.seen.stages, self.pace)
-        yield from self.ladder(steps)
+        yield from self.ladder()
 
-    def tried(self, each: _Try, steps: int) -> tuple[Advice, Ran | None]:
+    def tried(self, each: _Try) -> tuple[Advice, Ran | None]:
         """What a change came to, and the run of it."""
         self.announce(f"trying: {each.advice.change}")
+        steps = max(FEW // 2, self.steps // each.changes.accumulate)
         try:
             after = self.again(each.changes, steps)
         except ScriptError as error:
             return replace(each.advice, outcome=f"failed: {error}"), None
         return judged(each.advice, after.seen.pace, self.pace), after
 
-    def ladder(self, steps: int) -> Iterator[Advice]:
+    def ladder(self) -> Iterator[Advice]:
         """Each change alone, and, where it helps, with all before it that help, if they together
         are faster with it.
         """
         kept, together_s, places = Changes(), self.pace.window_s, itertools.count(1)
-        foot = replace(_rung(SAME, self.usual or self.ran), place=next(places))
+        foot = replace(_rung(SAME, self.usual), place=next(places))
         yield Advice(change=AS_IT_IS, gain=1.0, epoch_s=self.pace.epoch_s, rung=foot)
         for group, rungs in LADDER:
             for each in rungs(self.ran, kept):
-                advice, alone = self.tried(each, max(FEW // 2, steps // each.changes.accumulate))
+                advice, alone = self.tried(each)
                 rung = replace(_rung(group, alone), place=next(places))
                 both = kept.and_those(each.changes)
                 if advice.helps and alone is not None and group != ANOTHER:
                     with contextlib.suppress(ScriptError):
-                        all_of_it = alone if both == each.changes else self.again(both, steps)
+                        all_of_it = alone
+                        if both != each.changes:
+                            all_of_it = self.again(both, self.steps)
                         if all_of_it.seen.pace.window_s * LEAST_GAIN <= together_s:
                             kept, together_s = both, all_of_it.seen.pace.window_s
                             rung = replace(rung, together_per_s=1 / together_s)
@@ -359,17 +361,17 @@ class _Tried:
             self.announce(f"given up: {error}")
             raise
 
-    def batches(self, steps: int) -> Iterator[AtBatch]:
+    def batches(self) -> Iterator[AtBatch]:
         """At other batch sizes, as far as an epoch has windows for them."""
         pace = self.pace
-        yield AtBatch(pace.batch_size, (self.usual or self.ran).peak_bytes, pace.step_s)
+        yield AtBatch(pace.batch_size, self.usual.peak_bytes, pace.step_s)
         for factor in FACTORS if self.ran.loader.batch_size is not None else ():
             size = max(1, int(pace.batch_size * factor))
             if pace.windows and size * 2 > pace.windows:
                 return
             self.announce(f"trying: batch {size}")
             try:
-                after = self.again(Changes(batch=factor), max(FEW, int(steps / factor)))
+                after = self.again(Changes(batch=factor), max(FEW, int(self.steps / factor)))
             except ScriptError as error:
                 yield AtBatch(size, None, None, str(error))
                 if factor > 1:  # a larger one takes more still
@@ -439,7 +441,7 @@ def _of_data(ran: Ran, share: float) -> _Try:
     why = f"a step waits for its data in {share:.0%} of an epoch{line}"
     if _idles(ran):
         change = "read the data into memory once, or have workers read ahead"
-        why += f"; meanwhile {IDLES}"
+        why += "; meanwhile the process computes little: it waits for a disk, or a network"
     outcome = "tried with one sample, given again and again"
     return _Try(
         Changes(one_sample=True), Advice(change=change, why=why, fault=True, outcome=outcome)
@@ -461,8 +463,10 @@ def _of_host(ran: Ran, outside: float) -> Advice:
 
 
 IDLE = 50.0
-IDLES = "the process computes little: it waits for a disk, or a network"
+"""Of one core, in per cent: a process that does less waits."""
+
 MOST = 0.95
+"""Of a step, that a reckoned change can save."""
 
 
 def _rung(group: str, ran: Ran | None) -> Rung:
@@ -580,10 +584,10 @@ def profile_script(
     tell: Tell = silent,
 ) -> Profile:
     """Where the time of this script's training goes, and what would help; `tell` is told what there
-    is, each time that more of it is measured. After `timeout_s` nothing more is tried.
+    is, each time that more of it is measured.
 
     Raises:
-        ScriptError: the script fails, trains nothing, or is not done with its first run by then.
+        ScriptError: the script fails, or trains nothing.
     """
     with ScriptHost() as host:
         watch = Watch(device, own_cpu_s=lambda: used_cpu_s() + host.cpu_s())
@@ -602,7 +606,7 @@ def profile_script(
         if not advice:
             return now
         announce(f"that took {took_s:.0f} s; it is run about {RUNS} times more, with changes")
-        within_s, usual = max(LEAST_S, TIMES * took_s), None
+        within_s, usual = max(LEAST_S, TIMES * took_s), ran
         with contextlib.suppress(ScriptError):
             usual = run_script(script, host, steps=_steps_of(script, seen.pace))
         tried = _Tried(
@@ -615,7 +619,7 @@ def profile_script(
         for piece in tried.advice():
             now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
         now = told(replace(now, left=(MEMORY,)), watch, tell)
-        for row in tried.batches(tried.steps):
+        for row in tried.batches():
             now = told(replace(now, memory=(*now.memory, row)), watch, tell)
         piece = tried.larger_batch(now.memory)
         return told(replace(now, advice=(*now.advice, piece), left=()), watch, tell)

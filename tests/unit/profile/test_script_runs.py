@@ -215,8 +215,8 @@ def test_a_rung_is_kept_where_it_helps_all_that_are(
         return replace(found, profile=replace(found.seen, pace=shorter))
 
     monkeypatch.setattr(script_profile, "run_script", pretended)
-    tried = _Tried(script=script, host=host, ran=found, announce=lambda _line: None)
-    rungs = {each.change: each for each in tried.ladder(30)}
+    tried = _Tried(script=script, host=host, ran=found, usual=found, announce=lambda _line: None)
+    rungs = {each.change: each for each in tried.ladder()}
     workers, half = rungs["num_workers 2 in place of 0"], rungs["torch.autocast with bfloat16"]
     assert (workers.helps, half.helps) == (True, True)
     assert Changes(workers=2, precision="bf16") in made
