@@ -1,0 +1,1 @@
+"""Two GPUs that train one network together, beside one."""
