@@ -107,6 +107,7 @@ def _flat(record: TrialRecord) -> dict[str, Any]:
         **record.params,
         **values,
         **plain,
+        **({} if record.cost is None else {"cost": record.cost}),
     }
 
 
