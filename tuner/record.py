@@ -73,7 +73,7 @@ class Recorded:
     """Joules that its GPUs drew, all together and by whomever, as NVML counts them: from before its
     clock started until after it stopped, with the pauses between; of a training that was
     interrupted, its parts together; of a program's, until that ended. None on a CPU, where NVML
-    counts none, and where the clock ran for less than 30 s."""
+    counts none, of a program that was interrupted, and where the clock ran for less than 30 s."""
     energy_unresolved: bool | None = _of(kinds.FLAG, OverSeeds.LAST, _RUNS | _SECTION)
     """The GPUs count their joules, but the clock ran for less than 30 s: the counter moves in steps
     and the power sensor behind it averages, both too coarsely for so short a time. Recorded where

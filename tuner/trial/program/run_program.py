@@ -346,6 +346,7 @@ class _Run:
     def _begun(self, earlier: Sequence[EpochRecord]) -> None:
         if earlier:
             self._carried.take(self._earlier.notes or {})
+            self._carried.energy_j = None  # its notes are not of the epoch that it goes on from
             self.on_begun(earlier)
         if self.kept is not None:
             self.kept.went_on_from(earlier)
