@@ -141,6 +141,15 @@ class TrialRecord:
         """The objective values by their names; None unless complete."""
         return dict(zip(self.objectives, self.values, strict=True)) if self.values else None
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What a table has cells for: all that was recorded and is no list or table, and the cost,
+        where there is a price.
+        """
+        flat = self.recorded.to_flat().items()
+        found = {name: value for name, value in flat if not isinstance(value, dict | list)}
+        return found if self.cost is None else found | {"cost": self.cost}
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: number, parameters, named values, and how the trial ended; of several trials
         also how many, and which.
