@@ -294,7 +294,7 @@ def test_a_price_gives_each_trial_a_cost_and_a_configuration_the_middle_one() ->
     assert to_frame(found)["cost"].tolist()[:4] == pytest.approx([0.2, 0.8, 0.4, 0.05])
     assert front_frame(found)[["energy_j", "cost"]].values.tolist() == [[150e3, one.cost]]
     shown = trials_table(found.front, OBJECTIVES, 200)
-    assert [next(iter(column.cells)) for column in shown.columns[4:6]] == ["150,000 J", "0.4"]
+    assert [str(next(iter(column.cells))) for column in shown.columns[4:6]] == ["150,000 J", "0.4"]
     plain = trials_table(free.front, OBJECTIVES, 200)
     assert [column.header for column in plain.columns[4:6]] == ["energy", "lr"]
     text = _trials_csv(found)
