@@ -137,15 +137,12 @@ def to_frame(results: StudyResults) -> pd.DataFrame:
     on_front = results.on_front
     rows: list[dict[str, Any]] = []
     for record in results.records:
-        plain = {
-            k: v for k, v in record.recorded.to_flat().items() if not isinstance(v, dict | list)
-        }
         values = record.named_values or dict.fromkeys(results.objectives)
         rows.append(
             {"trial": record.number, "state": record.state.name}
             | dict.fromkeys(results.objectives)
             | dict(record.params)
-            | plain
+            | record.plain
             | values
             | {"on_front": record.number in on_front}
         )
@@ -154,8 +151,8 @@ def to_frame(results: StudyResults) -> pd.DataFrame:
 
 def front_frame(results: StudyResults) -> pd.DataFrame:
     """One row a configuration of the front, fastest first: its first trial's number, how many runs
-    it has, parameters, objective values, epochs, device, and whether its timing was disturbed; of
-    several runs these are medians.
+    it has, parameters, objective values, epochs, device, whether its timing was disturbed, joules,
+    and cost at the study's price; of several runs these are medians.
     """
     import pandas as pd
 
@@ -165,6 +162,7 @@ def front_frame(results: StudyResults) -> pd.DataFrame:
         row |= record.named_values or {}
         row |= {"epochs": record.recorded.epochs} | dict(record.params)
         row |= {"device": record.recorded.device, "contaminated": record.recorded.contaminated}
+        row |= {"energy_j": record.recorded.energy_j, "cost": record.cost}
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -69,6 +69,15 @@ class Recorded:
     was interrupted, and of the next figure too: of its last part."""
     cpu_busy: float | None = _of(kinds.CORES, _MEDIAN, _RUNS | _SECTION)
     """Cores that its process kept busy while its clock ran, on average."""
+    energy_j: float | None = _of(kinds.JOULES, _MEDIAN, _RUNS | _SECTION)
+    """Joules that its GPUs drew, all together and by whomever, as NVML counts them: from before its
+    clock started until after it stopped, with the pauses between; of a training that was
+    interrupted, its parts together; of a program's, until that ended. None on a CPU, where NVML
+    counts none, of a program that was interrupted, and where the clock ran for less than 30 s."""
+    energy_unresolved: bool | None = _of(kinds.FLAG, OverSeeds.LAST, _RUNS | _SECTION)
+    """The GPUs count their joules, but the clock ran for less than 30 s: the counter moves in steps
+    and the power sensor behind it averages, both too coarsely for so short a time. Recorded where
+    it is so."""
     peak_memory_bytes: int | None = _of(kinds.BYTES, OverSeeds.MAX, _SECTION)
     n_parameters: int | None = _of(kinds.COUNT, _MEDIAN, _SECTION)
     n_frozen: int | None = _of(kinds.COUNT, _MEDIAN, _SECTION)

@@ -27,6 +27,7 @@ CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
 NAMED = frozenset(CACHES) & os.environ.keys()
 ALONE = (
     "bench/test_bench.py::test_everyone_is_measured",
+    "devices/test_energy.py",
     "devices/test_gpu_busy.py",
     "estimate/test_estimate_on_gpu.py::test_the_largest_batch",
     "launch/test_two_gpus.py",

@@ -54,6 +54,7 @@ FLAT: dict[str, Any] = {
     "nothing": None,
     "order": "no field is meant",
     "versions": {"torch": "2", "cuda": None},
+    "energy_j": 9000.5,
     "device_watch": {"throttle_reasons": 0},
 }
 
@@ -85,6 +86,7 @@ def test_what_is_added_comes_after_what_was_stored_and_what_is_taken_out_leaves_
         ("val_loss", True, "a finite number"),
         ("s_per_epoch", -0.1, "a number from 0 on"),
         ("timed_from", 1e12, "a time in seconds since 1970"),
+        ("energy_j", -1.0, "a number from 0 on"),
         ("epochs", 10**10, "a number of epochs"),
         ("peak_memory_bytes", 1.5, "a whole number from 0 on"),
         ("converged", 1, "true or false"),
@@ -146,7 +148,8 @@ def test_a_record_says_where_else_its_things_are_kept() -> None:
     runs = (
         "seed wall_clock_s test_mql val_mql val_loss epochs best_epoch stopped_by converged "
         "time_to_best_s time_to_target_s setup_s total_s s_per_epoch resumed_from_epoch "
-        "contaminated contamination timed_from timed_until timings failure slowed gpu_busy cpu_busy"
+        "contaminated contamination timed_from timed_until timings failure slowed gpu_busy "
+        "cpu_busy energy_j energy_unresolved"
     )
     assert set(names_in(In.RUNS)) == set(runs.split())
     timings = "wall_clock_s stopped_by contaminated contamination timed_from timed_until"

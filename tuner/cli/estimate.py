@@ -12,7 +12,7 @@ from tuner.cli.device import OneDeviceOptions, alone_on, chosen_device
 from tuner.cli.options import Json, Storage, TaskName, data_folder, is_named, storage_address
 from tuner.cli.output import note, print_json
 from tuner.config import MANY, MOST_SEARCHES
-from tuner.settings import above_zero, duration_s
+from tuner.settings import duration_s
 from tuner.spec.policy import SearchPolicy, StudySettings
 from tuner.version import installed
 
@@ -136,10 +136,9 @@ class EstimateOptions(OneDeviceOptions):
     budget: str | None = option(
         "20m", "With --retune: device time for all searches and re-evaluation."
     )
-    price_per_gpu_hour: str | None = option("PRICE", "Of a device, in any currency.")
     measure: str = option("60s", "No size is begun to be measured after so long.", default="60s")
     again: bool = switch("Measure also what was measured before.")
-    policy: Annotated[SearchPolicy, Only(("sampler", "prune"))] = field(
+    policy: Annotated[SearchPolicy, Only(("sampler", "prune", "price_per_gpu_hour"))] = field(
         default_factory=SearchPolicy
     )
     settings: Annotated[StudySettings, Only(("max_epochs", "backend", "precision"))] = field(
@@ -175,7 +174,6 @@ def _estimate(options: EstimateOptions) -> Estimate:
     for flag, given in (("--against", options.against), ("--budget", options.budget)):
         if given is not None and not options.retune:
             raise UsageError(f"{flag} belongs to a retune: add --retune, or leave it out")
-    price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
     seconds = duration_s(options.measure, "--measure") or 0.0
     budget_s = duration_s(options.budget, "--budget")
     ends = _ends(options, budget_s)
@@ -197,7 +195,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
         variants=tuple(variants),
         searches=searches,
         stages=stages,
-        price_per_hour=price,
+        price_per_hour=options.policy.price_per_gpu_hour,
     )
 
 

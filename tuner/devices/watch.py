@@ -5,6 +5,7 @@ foreign processes, clocks, throttling, and whether this process was stopped mean
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import signal
@@ -21,6 +22,7 @@ import psutil
 from tuner.devices.cpu import CpuCores
 from tuner.devices.gpu import Gpu, nvml
 from tuner.devices.lock import cuda_users, foreign_processes, is_harmless, lock_folder
+from tuner.files import kinds
 
 # How often this process was stopped and went on: its clock went on all the while.
 
@@ -72,6 +74,29 @@ class Observation:
     contaminated: bool
     why: str
     details: dict[str, Any] = field(default_factory=dict)
+    energy_j: float | None = None
+    """Joules of its GPUs since the clock started; None where nobody counts them."""
+
+
+def energy_j(device: Gpu | CpuCores) -> float | None:
+    """Joules that its GPUs have drawn since their driver was loaded, all together; None of cores,
+    and where NVML does not count them, as before Volta or of a part of a GPU.
+
+    A call takes about a millisecond, so it is made while no clock runs.
+    """
+    if not isinstance(device, Gpu):
+        return None
+    with nvml() as library:
+        if library is None:
+            return None
+        total_mj = 0
+        for gpu in device.devices:
+            try:
+                handle = library.nvmlDeviceGetHandleByUUID(gpu.uuid)
+                total_mj += library.nvmlDeviceGetTotalEnergyConsumption(handle)
+            except library.NVMLError:
+                return None
+    return total_mj / 1000
 
 
 def used_cpu_s() -> float:
@@ -110,9 +135,23 @@ class Watch:
         self._device = device
         self._stops = stops().so_far
         self._before = self._look()
+        self._energy_j: float | None = None
+
+    def clock_starts(self) -> None:
+        """Its clock is about to start for the first time: joules count from here on."""
+        self._energy_j = energy_j(self._device)
 
     def finish(self) -> Observation:
         """What was seen up to now."""
+        return dataclasses.replace(self._seen(), energy_j=self._used_j())
+
+    def _used_j(self) -> float | None:
+        """Since the clock started; None where the counter began anew meanwhile, with its driver."""
+        before = self._energy_j
+        now = None if before is None else energy_j(self._device)
+        return None if before is None or now is None or now < before else now - before
+
+    def _seen(self) -> Observation:
         after = self._look()
         if isinstance(self._device, Gpu):
             seen = self._judge_gpus(self._before, after)
@@ -251,6 +290,8 @@ class Carried:
 
     contaminated: bool = False
     why: str = ""
+    energy_j: float | None = 0.0
+    """None: what they drew is not known."""
     parts: list[tuple[float, float]] = field(default_factory=list)
 
     def take(self, notes: Mapping[str, Any]) -> None:
@@ -259,6 +300,8 @@ class Carried:
         self.why = str(
             notes.get("contamination", "nothing is known of the device before the interruption")
         )
+        energy = notes.get("energy_j")
+        self.energy_j = energy if kinds.JOULES.holds(energy) else None
         self.parts = [(float(began), float(ended)) for began, ended in notes.get("parts", ())]
 
     def notes(self, seen: Observation, began: float, now: float) -> dict[str, Any]:
@@ -268,6 +311,7 @@ class Carried:
         return {
             "contaminated": whole.contaminated,
             "contamination": whole.why,
+            "energy_j": whole.energy_j,
             "parts": [list(part) for part in parts],
         }
 
@@ -276,7 +320,9 @@ class Carried:
         why = "; ".join(
             reason for reason in (self.why if self.contaminated else "", seen.why) if reason
         )
-        return Observation(self.contaminated or seen.contaminated, why, seen.details)
+        known = None not in (self.energy_j, seen.energy_j)
+        energy = (self.energy_j or 0.0) + (seen.energy_j or 0.0) if known else None
+        return Observation(self.contaminated or seen.contaminated, why, seen.details, energy)
 
 
 # How busy a GPU and this process are while a training's clock runs.

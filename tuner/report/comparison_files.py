@@ -123,6 +123,7 @@ def _flat(row: Row) -> dict[str, object]:
     """Its cells in a CSV: of a hyperparameter called like another column there is none."""
     figures = {name: row.figures[name] for name in FIGURES}
     figures |= {f"test_mql_of/{name}": value for name, value in row.columns.items()}
+    figures |= row.paid
     found = dict(row.params) | in_json(row, *TABLE)
     found |= {"missed": sum(row.misses.values())}
     found |= in_json(row, "cut_off", "mql_is", "contaminated", "verdict")

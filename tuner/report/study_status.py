@@ -156,7 +156,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "limits": results.limits or None,
         "feasible": not results.infeasible if results.limits and results.eligible else None,
         "clock": opened.definition.clock.value,
-        **in_json(results, "censored", "hypervolume", "reference"),
+        **in_json(results, "censored", "hypervolume", "reference", "cost"),
         "device_model": seen.device_model,
         "workers": [_worker(row) for row in workers],
         "alarms": [alarm.as_dict() for alarm in alarms_of(opened, results)],

@@ -183,6 +183,17 @@ class SearchPolicy(Settings):
         tuple[str, ...], Flag("", words=lambda names: f"(shared by {', '.join(names)})")
     ] = ()
     """The names of these studies; empty: this one alone."""
+    price_per_gpu_hour: Annotated[
+        float | None,
+        Field(gt=0, le=LARGEST),
+        Flag(
+            "--price-per-gpu-hour",
+            "Of a device, in any currency: each trial then has its cost.",
+            "PRICE|none",
+            NUMBER,
+            none=None,
+        ),
+    ] = None
     cap: Annotated[
         float | None,
         Field(gt=1, le=LARGEST),

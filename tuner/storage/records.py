@@ -271,6 +271,11 @@ def device_seconds(recorded: Recorded) -> float:
     return held * (recorded.devices or 1)
 
 
+def money(recorded: Recorded, price: float) -> float:
+    """What its `device_seconds` cost at a price per device hour."""
+    return device_seconds(recorded) * price / 3600.0
+
+
 def attempt_seconds(recorded: Recorded) -> float:
     """The same of the attempt alone that came to this result: without what earlier ones took of a
     trial that was resumed. All of it where nobody knows.

@@ -27,6 +27,7 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.objectives import limits_in_words, violations
 from tuner.spec.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.records import money
 from tuner.study.baselines import ATTRIBUTE, Scored, Worth, read, worth
 from tuner.study.open import OpenStudy
 
@@ -93,6 +94,9 @@ class TrialRecord:
     """Names of the values."""
     feasible: bool = True
     """False when a finished trial is beyond a limit of the study's policy, as of `--max-time`."""
+    cost: float | None = None
+    """Of the time that it had its devices, at the price in the study's policy; None without one,
+    and until it has ended."""
     trials: tuple[TrialRecord, ...] = ()
     """Where it speaks of a configuration of which several trials ended: those with values, by
     their numbers (`tuner.study.results`). Empty of what is one trial."""
@@ -137,6 +141,15 @@ class TrialRecord:
         """The objective values by their names; None unless complete."""
         return dict(zip(self.objectives, self.values, strict=True)) if self.values else None
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What a table has cells for: all that was recorded and is no list or table, and the cost,
+        where there is a price.
+        """
+        flat = self.recorded.to_flat().items()
+        found = {name: value for name, value in flat if not isinstance(value, dict | list)}
+        return found if self.cost is None else found | {"cost": self.cost}
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: number, parameters, named values, and how the trial ended; of several trials
         also how many, and which.
@@ -144,7 +157,8 @@ class TrialRecord:
         plain: dict[str, Any] = {
             **in_json(self, trial="number", params="params", values="named_values"),
             **in_json(self.recorded, "epochs", "stopped_by", "contaminated", device="device_label"),
-            **in_json(self, "converged", "feasible", default="is_default"),
+            **in_json(self.recorded, "energy_j", "energy_unresolved"),
+            **in_json(self, "converged", "feasible", "cost", default="is_default"),
         }
         if self.runs > 1:
             plain |= {"runs": self.runs, "trials": list(self.numbers)}
@@ -158,8 +172,8 @@ class TrialRecord:
 _OF_TIME = frozenset(
     name
     for name, meaning in MEANINGS.items()
-    if meaning.kind in (kinds.SECONDS, kinds.SECONDS_EACH, kinds.RATE)
-) | {"contaminated", "contamination"}
+    if meaning.kind in (kinds.SECONDS, kinds.SECONDS_EACH, kinds.RATE, kinds.JOULES)
+) | {"contaminated", "contamination", "energy_unresolved"}
 """What is of the runs alone whose timing nothing disturbed, where there are such."""
 _MISSES = (StopReason.DIVERGED, StopReason.OUT_OF_MEMORY)
 """Ends without values that speak against the configuration. An error may be anything, and who was
@@ -292,6 +306,12 @@ class StudyResults:
         """Of how many complete trials something else disturbed the timing."""
         return sum(bool(record.recorded.contaminated) for record in self.complete)
 
+    @property
+    def cost(self) -> float | None:
+        """Of all trials that have ended, at the policy's price; None without one."""
+        known = [each.cost for each in self.records if each.cost is not None]
+        return None if self.policy.price_per_gpu_hour is None else sum(known)
+
     def configuration_of(self, number: int) -> TrialRecord | None:
         """The configuration of the complete trial of that number; None where there is none."""
         return next((c for c in self.configurations if number in c.numbers), None)
@@ -385,17 +405,18 @@ def judged(
     baselines: tuple[Scored, ...] = (),
 ) -> StudyResults:
     """`records` as a study's results under the limits of `policy`:
-    each is marked feasible or not.
+    each is marked feasible or not, and what it cost.
     """
     found = tuple(_judged(each, policy) for each in records)
     return StudyResults(found, objectives, policy, baselines)
 
 
 def _judged(record: TrialRecord, policy: SearchPolicy) -> TrialRecord:
-    if record.values is None:
-        return dataclasses.replace(record, feasible=True)
-    beyond = violations(policy, record.values, record.recorded).values()
-    return dataclasses.replace(record, feasible=all(excess <= 0 for excess in beyond))
+    beyond = violations(policy, record.values, record.recorded).values() if record.values else ()
+    price, cost = policy.price_per_gpu_hour, None
+    if price is not None and record.state.is_finished():
+        cost = statistics.median(money(each.recorded, price) for each in record.each_trial)
+    return dataclasses.replace(record, feasible=all(excess <= 0 for excess in beyond), cost=cost)
 
 
 def record_of(trial: FrozenTrial, definition: StudyDefinition) -> TrialRecord:

@@ -165,6 +165,19 @@ def on_device(recorded: Recorded, device: Gpu | CpuCores) -> Recorded:
     )
 
 
+RESOLVED_S = 30.0
+"""On a clock: the joules of less are within what NVML's counter cannot tell apart."""
+
+
+def with_energy(recorded: Recorded, joules: float | None) -> Recorded:
+    """The same with the joules of its clock, or that they cannot be resolved; None: not counted."""
+    if joules is None:
+        return recorded
+    if (recorded.wall_clock_s or 0.0) < RESOLVED_S:
+        return dataclasses.replace(recorded, energy_unresolved=True)
+    return dataclasses.replace(recorded, energy_j=round(joules, 3))
+
+
 def turn_on(
     device: Gpu | CpuCores, on_phase: Callable[[str], None], give_up: Callable[[], bool]
 ) -> AbstractContextManager[bool]:

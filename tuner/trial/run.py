@@ -36,7 +36,7 @@ from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.engines.pool import EnginePool
 from tuner.training.engines.ranks import Ranks
-from tuner.trial.job import TimeLeft, on_device, turn_on
+from tuner.trial.job import TimeLeft, on_device, turn_on, with_energy
 
 # What code a result comes from: versions of packages, and the revision of the checkout.
 
@@ -223,7 +223,7 @@ def run_trial(
             checkpoints=checkpoints,
             on_resume=_taking(carried, on_resume),
             engines=engines,
-            on_clock=meter.clock_runs,
+            on_clock=_told_of_clock(watch, meter),
             deadline=None if left_s is None else time.perf_counter() + left_s,
             ranks=ranks,
         )
@@ -244,6 +244,7 @@ def run_trial(
     earlier = carried.parts or None
     recorded = dataclasses.replace(recorded, timed_earlier=earlier, wait_s=wait_s, cell=cell)
     whole_trial = _with_totals(recorded, result, definition, evaluation_s)
+    whole_trial = with_energy(whole_trial, observation.energy_j)
     return _to_trial_result(result, evaluation, whole_trial, definition)
 
 
@@ -252,6 +253,22 @@ def _watch(device: Gpu | CpuCores, ranks: Ranks | None) -> Watch:
     if ranks is None:
         return Watch(device)
     return Watch(device, own_cpu_s=lambda: used_cpu_s() + ranks.cpu_s(), ranks=ranks.pids)
+
+
+def _told_of_clock(watch: Watch, meter: BusyMeter) -> Callable[[bool], None]:
+    """What a training's clock tells. Joules are read before its first start and, by `watch`, once
+    it has stopped: between two epochs a training waits for nothing that it need not.
+    """
+    first = True
+
+    def told(runs: bool) -> None:
+        nonlocal first
+        if runs and first:
+            first = False
+            watch.clock_starts()
+        meter.clock_runs(runs)
+
+    return told
 
 
 def _taking(carried: Carried, told: Callable[[Checkpoint], None]) -> Callable[[Checkpoint], None]:

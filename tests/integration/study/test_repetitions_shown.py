@@ -27,7 +27,7 @@ from tuner.export.train import read_recipe
 from tuner.report.dashboard.additions import standing
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.study_status import read_trial, status_of
-from tuner.report.terminal.tables import print_summary
+from tuner.report.terminal.tables import print_status, print_summary
 from tuner.report.terminal.trial_sections import print_trial
 from tuner.spec.margin import LEAST_RUNS
 from tuner.spec.membership import seed_of_trial
@@ -84,9 +84,15 @@ def test_every_list_of_trials_has_all_and_what_shows_the_front_counts(
     repeated: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
-    opened = restore(database, on_front(repeated), NAME)
+    policy = repeated.policy.but(price_per_gpu_hour=7.2)
+    opened = restore(database, dataclasses.replace(on_front(repeated), policy=policy), NAME)
     results = read_results(opened)
     status = status_of(opened)
+    assert status["cost"] == pytest.approx(sum(each.cost or 0.0 for each in results.records))
+    print_status([opened])
+    head, line = capsys.readouterr().out.splitlines()[1:3]
+    assert "cost" in head
+    assert f"{status['cost']:.4g}" in line
     row = next(row for row in status["front"] if row["trial"] == REPEATED)
     assert (row["runs"], row["trials"]) == (4, list(NUMBERS))
     assert all("runs" not in row for row in status["front"] if row["trial"] != REPEATED)
@@ -113,6 +119,7 @@ def test_every_list_of_trials_has_all_and_what_shows_the_front_counts(
     assert detail.as_dict()["configuration"]["trials"] == list(NUMBERS)
     print_trial(detail)
     shown = capsys.readouterr().out
+    assert ["cost", f"{detail.record.cost:.4g}"] in [line.split() for line in shown.splitlines()]
     assert "4 runs (trials 5, 16, 17, 18), medians 0.125 s, 1.1500" in shown
     assert "configuration" not in read_trial(opened, 0).as_dict()
     assert detail.record.values == pytest.approx((0.01 / 400, 0.01)), "a trial is shown as it was"

@@ -15,8 +15,10 @@ from tuner.api import front_frame, to_frame
 from tuner.config import OBJECTIVES, Value
 from tuner.export.pick import choose
 from tuner.record import Recorded
+from tuner.report.dashboard.downloads import _trials_csv
 from tuner.report.figures.series import common_reference, front_series, trade_series, volume_series
 from tuner.report.terminal.live import Look, picture
+from tuner.report.terminal.tables import trials_table
 from tuner.spec.pareto import Point, front_indices, hypervolume, hypervolume_trace
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.records import Counts
@@ -266,3 +268,34 @@ def test_a_launch_shows_the_count(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row[-2:] for row in rows if row[:4] == ["3", "4.500", "0.9900", "20"]] == [
         ["4", "runs"]
     ]
+
+
+def test_a_price_gives_each_trial_a_cost_and_a_configuration_the_middle_one() -> None:
+    """At 3.6 an hour a thousand seconds of a device cost 1."""
+    seconds = (100.0, 400.0, 200.0)
+    runs = [
+        trial(n, D, (5.0 + n, 1.1), total_s=s, devices=2, energy_j=1e3 * s, contaminated=n == 1)
+        for n, s in enumerate(seconds)
+    ]
+    failed, at_work = trial(3, A, None, total_s=50.0), trial(4, B, None, TrialState.WAITING)
+    free = judged([*runs, failed, at_work], OBJECTIVES, SearchPolicy())
+    assert (free.cost, free.records[0].cost) == (None, None)
+    assert "cost" not in to_frame(free)
+    found = judged(free.records, OBJECTIVES, SearchPolicy(price_per_gpu_hour=3.6))
+    costs = [each.cost for each in found.records]
+    assert costs[:4] == pytest.approx([0.2, 0.8, 0.4, 0.05])
+    assert costs[4] is None
+    assert found.cost == pytest.approx(1.45)
+    (one,) = found.configurations
+    assert one.cost == pytest.approx(0.4)
+    assert one.recorded.energy_j == 150e3, "of the runs that had their device alone"
+    assert one.as_dict()["energy_j"] == 150e3
+    assert to_frame(found)["energy_j"].tolist()[:3] == [100e3, 400e3, 200e3]
+    assert to_frame(found)["cost"].tolist()[:4] == pytest.approx([0.2, 0.8, 0.4, 0.05])
+    assert front_frame(found)[["energy_j", "cost"]].values.tolist() == [[150e3, one.cost]]
+    shown = trials_table(found.front, OBJECTIVES, 200)
+    assert [str(next(iter(column.cells))) for column in shown.columns[4:6]] == ["150,000 J", "0.4"]
+    plain = trials_table(free.front, OBJECTIVES, 200)
+    assert [column.header for column in plain.columns[4:6]] == ["energy", "lr"]
+    text = _trials_csv(found)
+    assert {"energy_j", "cost"} <= set(text.splitlines()[0].split(","))

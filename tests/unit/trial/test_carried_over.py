@@ -22,8 +22,8 @@ from tuner.training import fit
 from tuner.trial import run as objective
 from tuner.trial.run import run_config, run_trial
 
-CLEAN = Observation(contaminated=False, why="")
-SHARED = Observation(contaminated=True, why="others used 40%")
+CLEAN = Observation(contaminated=False, why="", energy_j=10.0)
+SHARED = Observation(contaminated=True, why="others used 40%", energy_j=15.0)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,9 @@ class Looks:
 
     def __init__(self, device: object) -> None:
         del device
+
+    def clock_starts(self) -> None:
+        """Nothing counts joules."""
 
     def finish(self) -> Observation:
         return self.seen
@@ -83,15 +86,19 @@ def test_a_device_that_was_shared_in_any_attempt_spoils_the_timing(
     seen: list[Observation],
     why: str,
 ) -> None:
+    monkeypatch.setattr("tuner.trial.job.RESOLVED_S", 0.0)
     assert attempt(data, tmp_path, monkeypatch, seen[0], 1) is None
     assert attempt(data, tmp_path, monkeypatch, seen[1], 2) is None
     recorded = present(attempt(data, tmp_path, monkeypatch, seen[2], None))
     assert recorded.resumed_from_epoch == 2
     assert (recorded.contaminated, recorded.contamination) == (bool(why), why)
     assert len(present(recorded.timed_earlier)) == 2
+    assert recorded.energy_j == (35.0 if why else 30.0)
 
 
-@pytest.mark.parametrize("notes", [{}, {"contaminated": None}, {"contaminated": "no"}])
+@pytest.mark.parametrize(
+    "notes", [{}, {"contaminated": None, "energy_j": -1.0}, {"contaminated": "no", "energy_j": "1"}]
+)
 def test_notes_that_do_not_say_a_device_was_its_own_say_that_it_was_not(
     notes: dict[str, object],
 ) -> None:
@@ -100,6 +107,7 @@ def test_notes_that_do_not_say_a_device_was_its_own_say_that_it_was_not(
     merged = carried.merged(CLEAN)
     assert merged.contaminated
     assert merged.why == "nothing is known of the device before the interruption"
+    assert merged.energy_j is None
 
 
 def test_epochs_of_an_attempt_elsewhere_are_no_fall_of_the_throughput(data: DeviceData) -> None:

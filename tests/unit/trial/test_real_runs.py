@@ -38,6 +38,9 @@ class Unwatched:
     def __init__(self, device: object) -> None:
         del device
 
+    def clock_starts(self) -> None:
+        """Nothing counts joules."""
+
     def finish(self) -> Observation:
         return Observation(contaminated=False, why="")
 

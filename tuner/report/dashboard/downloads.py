@@ -95,18 +95,13 @@ def _trials_csv(results: StudyResults) -> str:
 
 
 def _flat(record: TrialRecord) -> dict[str, Any]:
-    plain = {
-        key: value
-        for key, value in record.recorded.to_flat().items()
-        if not isinstance(value, dict | list)
-    }
     values = dict(zip(record.objectives, record.values or ("", ""), strict=True))
     return {
         "trial": record.number,
         "state": record.state.name.lower(),
         **record.params,
         **values,
-        **plain,
+        **record.plain,
     }
 
 

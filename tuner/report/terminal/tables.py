@@ -14,6 +14,7 @@ from tuner.config import BUILT_IN
 from tuner.display.terminal import Console, lines, make_console
 from tuner.display.text import command_line, option, shortened, shown, shown_value
 from tuner.report.study_status import Alarm, alarms_of_ended, in_lines, status_of
+from tuner.report.terminal.trial_sections import energy_in_words
 from tuner.spec.objectives import axis_title, heading
 from tuner.spec.program import clock_in_words
 from tuner.spec.study_file import builtin_variants
@@ -206,12 +207,16 @@ def trials_table(
 ) -> Table:
     """A row for each of these complete trials, with as many of the hyperparameters as fit."""
     names, rows = _hyperparameters(records), []
+    told = ["energy"] * any(each.recorded.energy_j is not None for each in records)
+    told += ["cost"] * any(each.cost is not None for each in records)
     for record in records:
         assert record.values is not None, "only complete trials have a row"
         seconds, error = record.values
         row = {"trial": str(record.number)}
         row |= {heading(objectives[0]): f"{seconds:.3f}", heading(objectives[1]): f"{error:.4f}"}
         row["epochs"] = "" if record.recorded.epochs is None else str(record.recorded.epochs)
+        paid = {"energy": energy_in_words(record.recorded), "cost": _money(record.cost)}
+        row |= {name: text for name, text in paid.items() if name in told}
         fixed = len(row)
         for name in names:
             column = COLUMNS.get(name, shortened(name, WIDEST_NAME))
@@ -222,6 +227,10 @@ def trials_table(
         rows.append({**row, "": _remarks(record)})
     leave_out = list(rows[0])[-2 : fixed - 1 : -1]
     return fitting(title, rows, width, leave_out=leave_out, faint=faint)
+
+
+def _money(cost: float | None) -> str:
+    return "" if cost is None else f"{cost:.4g}"
 
 
 def _hyperparameters(records: Iterable[TrialRecord]) -> list[str]:
@@ -278,8 +287,11 @@ def print_status(
     console, known = make_console(), known or {}
     statuses = [(each, known.get(each.name) or status_of(each)) for each in _by_group(opened)]
     sizes = Counter(each.membership.group for each in opened)
+    priced = any(status["cost"] is not None for _, status in statuses)
     studies = [
-        _on_one_line(_study_row(status, finished=each.ledger.counts().finished, sizes=sizes))
+        _on_one_line(
+            _study_row(status, finished=each.ledger.counts().finished, sizes=sizes, priced=priced)
+        )
         for each, status in statuses
     ]
     dispensable = ("device", "waiting", "pruned", "search", "verified", "running")
@@ -323,7 +335,7 @@ def _by_group(opened: Sequence[OpenStudy]) -> list[OpenStudy]:
 
 
 def _study_row(
-    status: dict[str, Any], *, finished: int, sizes: Mapping[str, int]
+    status: dict[str, Any], *, finished: int, sizes: Mapping[str, int], priced: bool
 ) -> dict[str, str]:
     trials, volume = status["trials"], status["hypervolume"]
     several = max(sizes.values()) > 1
@@ -336,6 +348,7 @@ def _study_row(
         "front": str(len(status["front"])) if status["feasible"] is not False else "none feasible",
         "verified": _share_verified(status),
         "hypervolume": f"{volume:.4g}" if volume is not None else "-",
+        **({"cost": _money(status["cost"]) or "-"} if priced else {}),
         "device": status["device_model"] or "-",
     }
 

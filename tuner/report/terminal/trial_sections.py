@@ -85,6 +85,13 @@ def busy_in_words(recorded: Recorded) -> str:
     return f"{', '.join(said)}, while the clock ran" if said else ""
 
 
+def energy_in_words(recorded: Recorded) -> str:
+    """`8,412 J`, or that so short a clock leaves them unresolved; empty where neither is known."""
+    if recorded.energy_j is not None:
+        return f"{recorded.energy_j:,.0f} J"
+    return "unresolved" if recorded.energy_unresolved else ""
+
+
 Rows = Iterator[tuple[str, str]]
 STYLES = {"FAIL": "red", "COMPLETE": "green", "PRUNED": "yellow"}
 WHOLE_S = 10
@@ -195,6 +202,10 @@ def _device(detail: TrialDetail) -> Rows:
         yield "host", recorded.host
     if busy := busy_in_words(recorded):
         yield "busy", busy
+    if energy := energy_in_words(recorded):
+        yield "energy", energy
+    if detail.record.cost is not None:
+        yield "cost", f"{detail.record.cost:.4g}"
     if recorded.clock not in (None, ClockLabel.TUNER):
         yield "clock", str(recorded.clock)
     if recorded.contaminated is not None:

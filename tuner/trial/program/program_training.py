@@ -241,6 +241,8 @@ class ProgramTraining:
     earlier: Earlier = Earlier()
     rate: float = 0.0
     """The learning rate of an epoch that tells none."""
+    on_started: Callable[[], None] = lambda: None
+    """Called when the program says that its clock starts."""
     on_begun: Callable[[Sequence[EpochRecord]], None] = lambda _earlier: None
     """Told, before the first epoch, the epochs that this attempt goes on from."""
     on_wait: Callable[[], None] = lambda: None
@@ -313,6 +315,7 @@ class ProgramTraining:
         match said:
             case Started():
                 self._start(moment)
+                self.on_started()
             case EpochSaid():
                 reason = self._epoch(said, moment)
                 self.stopped_by = self.stopped_by or reason

@@ -28,7 +28,7 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.objectives import Ended, measured_times
 from tuner.spec.program import Program
 from tuner.storage.records import TrialResult
-from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob, on_device
+from tuner.trial.job import TimeLeft, TrainerLostError, TrialJob, on_device, with_energy
 from tuner.trial.program.program_process import NotStartedError, ProgramError, ProgramProcess
 from tuner.trial.program.program_training import (
     Earlier,
@@ -105,7 +105,7 @@ def program_result(
         **_of_epochs(training, job.definition.target_val_loss),
         **_of_final(training),
     )
-    recorded = on_device(recorded, job.device)
+    recorded = with_energy(on_device(recorded, job.device), seen.energy_j)
     if not stopped_by.completed:
         state = TrialState.PRUNED if stopped_by is StopReason.PRUNED else TrialState.FAIL
         if stopped_by is StopReason.DIVERGED:
@@ -304,6 +304,7 @@ class _Run:
             max_epochs=self.job.definition.training.max_epochs,
             earlier=self._earlier,
             rate=float(self.job.hyperparameters.as_dict().get("learning_rate", 0.0)),
+            on_started=watch.clock_starts,
             on_begun=self._begun,
             on_epoch=lambda record: self._epoch_ended(record, watch),
             should_stop=self.job.should_stop,
@@ -322,6 +323,7 @@ class _Run:
             ),
             None if self.kept is None else self.kept.own,
         )
+        watch.clock_starts()  # of a program that never says that it started, its whole life counts
         try:
             with running:
                 self._guard = running.pid
@@ -344,6 +346,7 @@ class _Run:
     def _begun(self, earlier: Sequence[EpochRecord]) -> None:
         if earlier:
             self._carried.take(self._earlier.notes or {})
+            self._carried.energy_j = None  # its notes are not of the epoch that it goes on from
             self.on_begun(earlier)
         if self.kept is not None:
             self.kept.went_on_from(earlier)

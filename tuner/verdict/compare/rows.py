@@ -11,6 +11,7 @@ from typing import Any
 from tuner.config import Value
 from tuner.files.plain import in_json
 from tuner.record import Recorded
+from tuner.storage.records import money
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.between import Standing, in_short
@@ -43,6 +44,8 @@ class Row:
     verdict: str = ""
     columns: Mapping[str, Interval | float | None] = field(default_factory=dict)
     """The test MQL of each target column, where there are several: in the units of the data."""
+    paid: Mapping[str, Interval | float | None] = field(default_factory=dict)
+    """`energy_j`, where it was resolved, and `cost`, where the study has a price: of a run."""
     search_runs: int = 1
     """How many trials of the search the figures of an unverified row are medians of."""
     mql_is: str = "test_mql"
@@ -56,7 +59,7 @@ class Row:
             names.remove("search_runs")
         intervals = {
             kind: {name: _plain(value) for name, value in getattr(self, kind).items()}
-            for kind in ("figures", "columns")
+            for kind in ("figures", "columns", "paid")
         }
         return in_json(self, *names) | intervals
 
@@ -112,7 +115,8 @@ def _confirmed_rows(study: StudySnapshot, there: Confirmation) -> list[Row]:
 
 
 def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None) -> Row:
-    record = study.configuration(number)
+    record, price = study.configuration(number), study.policy.price_per_gpu_hour
+    paid: dict[str, Interval | float | None]
     figures: dict[str, Interval | float | None]
     known = (
         verified is not None and len(verified.runs) >= LEAST_RUNS
@@ -127,8 +131,13 @@ def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None
             "val_loss": verified.of_counted(lambda run: run.val_loss),
             "test_mql": verified.mql,
         }
+        paid = {
+            "energy_j": verified.of_clean(lambda run: run.energy_j),
+            "cost": verified.of_counted(lambda run: money(run, price) if price else None),
+        }
     else:
         recorded, values = record.recorded, record.values or (None, None)
+        paid = {"energy_j": recorded.energy_j, "cost": record.cost}
         mql_is = record.objectives[1] if recorded.test_mql is None else mql_is
         figures = {
             "epochs": recorded.epochs,
@@ -150,6 +159,7 @@ def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None
         cut_off=verified.cut_off if verified else 0,
         figures=figures,
         columns=_columns(record, verified if known else None),
+        paid=paid,
         search_runs=1 if known else record.runs,
         mql_is=mql_is,
         contaminated=not known and bool(record.recorded.contaminated),

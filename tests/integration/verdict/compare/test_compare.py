@@ -19,7 +19,7 @@ from tests.support.compared_studies import BOTH, Compared, with_runs
 from tuner.cli.app import app
 from tuner.errors import UsageError
 from tuner.record import Recorded
-from tuner.report.comparison_files import page
+from tuner.report.comparison_files import page, write_csv
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
@@ -194,6 +194,26 @@ def test_the_command_writes_table_page_and_document(compared: Compared, tmp_path
     assert "--details" in more
     details = CliRunner().invoke(app, [*arguments, "--details"]).stdout
     assert "No claim follows from the figures of single points of a front" in details
+
+
+def test_the_csv_has_joules_and_cost_of_fresh_seeds(compared: Compared, tmp_path: Path) -> None:
+    """The reference's runs at 3.6 an hour, one of them too short for joules; the other's none."""
+    one, other = compared.studies()
+    short = {"energy_j": None, "energy_unresolved": True}
+    runs = []
+    for number, run in enumerate(one.runs):
+        assert run.result is not None
+        more = {"energy_j": 5000.0 + number, "total_s": 2000.0} if number else short
+        runs.append(dataclasses.replace(run, result=run.result.noting(**more)))
+    priced = dataclasses.replace(
+        with_runs(one, runs), policy=one.policy.but(price_per_gpu_hour=3.6)
+    )
+    write_csv(compare([priced, other]), tmp_path / "table.csv")
+    rows = list(csv.DictReader((tmp_path / "table.csv").open(encoding="utf-8")))
+    for row in rows[:2]:
+        assert 5000 < float(row["energy_j_low"]) <= float(row["energy_j"]) < 5020
+        assert float(row["cost"]) == pytest.approx(2.0)
+    assert {(row["energy_j"], row["cost"]) for row in rows[2:]} == {("", "")}
 
 
 def timed_0(results: StudyResults) -> TrialRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.record import Recorded
-from tuner.report.terminal.trial_sections import _as_far_as_seen, busy_in_words
+from tuner.report.terminal.trial_sections import _as_far_as_seen, busy_in_words, energy_in_words
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,15 @@ def test_nothing_is_said_of_a_device_that_was_not_watched_so() -> None:
 )
 def test_what_could_not_be_seen_is_left_out_and_is_no_nought(recorded: Recorded, said: str) -> None:
     assert busy_in_words(recorded) == said
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        (Recorded(energy_j=8412.4), "8,412 J"),
+        (Recorded(energy_unresolved=True), "unresolved"),
+        (Recorded(), ""),
+    ],
+)
+def test_joules_that_were_not_resolved_are_no_nought(recorded: Recorded, said: str) -> None:
+    assert energy_in_words(recorded) == said

@@ -92,6 +92,9 @@ def test_a_device_that_was_shared_before_the_interruption_spoils_the_timing(
         def __init__(self, *_: object, **__: object) -> None:
             """Of any device."""
 
+        def clock_starts(self) -> None:
+            """Nothing counts joules."""
+
         def finish(self) -> Observation:
             return self.seen
 

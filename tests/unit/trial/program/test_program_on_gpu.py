@@ -69,6 +69,9 @@ class Driver:
     def nvmlDeviceGetTemperature(self, handle: str, which: int) -> int:  # noqa: N802
         return 40
 
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
+        return 2_000
+
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
@@ -98,7 +101,9 @@ def notes_after_its_first_epoch(tmp_path: Path, text: str = WITH_A_CHILD) -> dic
     job = program_job(
         tmp_path, text, folder=folder, device=GPU, should_stop=look, **heard_by(epochs)
     )
-    assert trained(job) is not None
+    result = trained(job)
+    assert result is not None
+    assert result.recorded.energy_unresolved
     assert len(epochs) == 2
     found: dict[str, Any] = json.loads(kept[0])
     return found
@@ -108,6 +113,7 @@ def test_a_program_and_its_children_are_no_strangers(driver: Driver, tmp_path: P
     notes = notes_after_its_first_epoch(tmp_path)
     assert len((tmp_path / "pids").read_text().split()) == 2
     assert (notes["contaminated"], notes["contamination"]) == (False, "")
+    assert notes["energy_j"] == 0.0
 
 
 def test_who_goes_on_after_a_kill_goes_on_clean(driver: Driver, tmp_path: Path) -> None:
