@@ -9,6 +9,8 @@ study files that stop after four epochs without gain; its report is OUTPUT.html.
 
 Writes OUTPUT.md and OUTPUT.json as soon as the trials are done, and again after the retune. `--quick`: a dry run on the CPU, where
 nothing is captured; `--no-retune`: without the last part; `--only-retune`: that part alone, beside the figures of OUTPUT.json.
+`--groups`: only what a step takes of the loop, of groups of 1, 4, 8 and 16 detectors, and of one shared encoder, in three rounds; on
+one thread of the CPU where there is no GPU.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores, Gpu, list_gpus
-from tuner.devices.cpu import available_cores
+from tuner.devices.cpu import available_cores, processor_name
 from tuner.models.names import LOOP, SHARED, social_names
 from tuner.models.registry import build_model
 from tuner.spec.definition import StudyDefinition
@@ -49,16 +52,17 @@ from tuner.trial.run import run_trial
 STEPS, LEAST, MOST_S = 100, 3, 2.0
 """Timed of each; fewer where they take longer than that together."""
 ENDLESS = 1_000_000
+GROUPS, GROUP_SIZES, ROUNDS = "social-xlstm-groups", (1, 4, 8, 16), 3
 RETUNED_PATIENCE, RETUNED_DAYS = 4, 3
 
 
-def step_ms(variant: str, backend: Backend, data: DeviceData) -> dict[str, Any]:
-    """Milliseconds of a training step at the variant's defaults, and the seconds before the first one."""
+def step_ms(variant: str, backend: Backend, data: DeviceData, **own: Any) -> dict[str, Any]:
+    """Milliseconds of a training step at the variant's defaults but for `own`, and the seconds before the first one."""
     file, device = load_study_file(variant), data.minimum.device
-    training = TrainingSettings(backend=backend)
+    training, defaults = TrainingSettings(backend=backend), file.default_hyperparameters()
     config = RunConfig(
         architecture=file.architecture(),
-        hyperparameters=file.default_hyperparameters(),
+        hyperparameters=replace(defaults, own={**defaults.own, **own}),
         training=training,
     )
     synchronize = synchronizer(device)
@@ -220,9 +224,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--retune-seconds", type=float, default=300.0)
     parser.add_argument("--no-retune", action="store_true", help="only what comes before it")
     parser.add_argument("--only-retune", action="store_true", help="what comes before it is done")
+    parser.add_argument("--groups", action="store_true", help="only steps, from loop to shared")
     parser.add_argument("--quick", action="store_true", help="a dry run on the CPU")
     options = parser.parse_args(arguments)
-    if options.no_retune:
+    if options.groups:
+        measure_groups(options)
+    elif options.no_retune:
         measure(options)
     elif options.only_retune:
         add_retune(options)
@@ -232,6 +239,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
         subprocess.run([sys.executable, __file__, *given, "--no-retune"], check=True)
         add_retune(options)
     print(Path(f"{options.output}.md").read_text())
+
+
+def measure_groups(options: argparse.Namespace) -> None:
+    """What a step takes from the loop to the shared network, the fastest of some rounds in turns."""
+    gpu = torch.cuda.is_available() and not options.quick
+    if not gpu:
+        torch.set_num_threads(1)
+    forms: list[tuple[str, dict[str, Any]]] = [(LOOP, {})]
+    forms += [(GROUPS, {"group_size": size}) for size in GROUP_SIZES] + [(SHARED, {})]
+    with tempfile.TemporaryDirectory() as folder:
+        task = road(options, Path(folder), RETUNED_DAYS)
+        prepared = prepare(load_task(str(task)), cache_dir=Path(folder) / "prepared")
+    data = to_device(prepared, "cuda" if gpu else "cpu")
+    backends = [Backend.EAGER, Backend.GRAPH] if gpu else [Backend.EAGER]
+    found: dict[str, dict[str, list[float]]] = {}
+    load = os.getloadavg()[0]
+    for _ in range(1 if options.quick else ROUNDS):
+        for variant, own in forms:
+            named = f"{variant} {own['group_size']}" if own else variant
+            for backend in backends:
+                took = step_ms(variant, backend, data, **own)["ms"]
+                found.setdefault(named, {}).setdefault(backend.value, []).append(took)
+    where = circumstances(
+        torch.cuda.get_device_name() if gpu else f"{processor_name()}, one thread"
+    )
+    lines = [*heading(where), f"{prepared.shapes.n_targets} detectors, load before {load:.2f}.", ""]
+    columns = " | ".join(f"ms/step, {backend.value}" for backend in backends)
+    lines += [f"| variant | {columns} |", "|---|" + "---|" * len(backends)]
+    for named, rounds in found.items():
+        lines.append(f"| {named} | {' | '.join(f'{min(took):.2f}' for took in rounds.values())} |")
+    write(options.output, where | {"load": load, "steps": found}, lines)
 
 
 def measure(options: argparse.Namespace) -> None:

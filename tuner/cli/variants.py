@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import itertools
 import signal
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,11 +29,12 @@ from tuner.config import (
 from tuner.errors import TunerError, UsageError
 from tuner.files.environment import nothing_collected
 from tuner.files.plain import excerpt, in_json
-from tuner.models.names import LAYERS, TIME_LLM
+from tuner.models.names import LAYERS, TIME_LLM, builtin_names
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData
     from tuner.spec.study_file import StudyFile
+    from tuner.training.initial_outputs import Beginnings, Pair
     from tuner.training.one_step import OneStep
 
 
@@ -245,6 +247,11 @@ def variants(
         "Prepare --task's data, train this variant one step: does it work? "
         "neuralforecast: each of that library's models, which takes minutes.",
     ),
+    against: str | None = option(
+        "NAME|FILE",
+        "With --check: what the variant is a rewrite of. Do its layers start as there? "
+        "The mixers are held against original.",
+    ),
     task: TaskName = "demo",
     data_dir: DataDir = None,
     json: Json = False,
@@ -257,10 +264,12 @@ def variants(
         from tuner.files.child import end_with
 
         end_with(supervised_by, signal.SIGKILL)
+    if against is not None and check in (None, LIBRARY):
+        raise UsageError("--against is for --check of one variant; name it")
     if check == LIBRARY:
         return check_library(task, data_folder(data_dir), json=json)
     if check is not None:
-        return _check(check, task, data_dir, json=json)
+        return _check(check, against, task, data_dir, json=json)
     files = [load_study_file(name) for name in builtin_variants()]
     if json:
         rows = [
@@ -285,7 +294,9 @@ def variants(
     return 0
 
 
-def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int:
+def _check(
+    variant: str, against: str | None, task: str, data_dir: Path | None, *, json: bool
+) -> int:
     """What a launch would meet: the study file, the task,
     its data, and one step of the network's training.
     """
@@ -294,6 +305,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     from tuner.spec.study_file import load_study_file
 
     file = load_study_file(variant)
+    reference = _reference(file, against)
     if file.program is not None:
         return _check_program(file, task, json=json)
     file.named_files()
@@ -328,15 +340,102 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
             said.append(pooled)
         said += choices_that_fail(file, prepared.shapes)
         said += batch_sizes_that_fail(file, prepared)
+        start = None if reference is None else Start.of(file, reference, prepared)
     if json:
         print_json(
-            _document(file, prepared, seen) | {"unused_methods": list(unused), "notices": said}
+            _document(file, prepared, seen)
+            | {"unused_methods": list(unused), "notices": said}
+            | ({} if start is None else {"start": start.as_dict()})
         )
         return 0
     _say_checked(file, task, prepared, seen)
+    if start is not None:
+        start.say()
     for line in said:
         note(line)
     return 0
+
+
+def _reference(file: StudyFile, against: str | None) -> StudyFile | None:
+    """What the variant's layers are held against."""
+    from tuner.spec.study_file import load_study_file
+
+    baseline, *rewrites = builtin_names()
+    named = baseline if against is None and file.model in rewrites else against
+    found = None if named is None else load_study_file(named)
+    if found is not None and (file.program or found.program):
+        raise UsageError("--against holds layers against layers, and a program shows none; omit it")
+    return found
+
+
+LINES = 12
+"""So many layers are shown; all of them are in the document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a variant's untrained network begins, beside the one that it is a rewrite of."""
+
+    reference: str
+    ours: Beginnings
+    theirs: Beginnings
+    pairs: tuple[Pair, ...]
+
+    @staticmethod
+    def of(file: StudyFile, reference: StudyFile, prepared: PreparedData) -> Start:
+        """Both at the defaults of their studies.
+
+        Raises:
+            UsageError, TunerError: one of the networks cannot be used.
+        """
+        from tuner.config import RunConfig
+        from tuner.training.initial_outputs import beginnings, paired
+
+        both = []
+        for each in (file, reference):
+            chosen = each.default_hyperparameters()
+            config = RunConfig(
+                architecture=each.architecture(), hyperparameters=chosen, training=each.training
+            )
+            both.append(beginnings(config, prepared))
+        ours, theirs = both
+        return Start(reference.name, ours, theirs, paired(ours, theirs))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`: every layer."""
+        return {
+            "against": self.reference,
+            "losses": list(self.ours.losses),
+            "reference_losses": list(self.theirs.losses),
+            "layers": [pair.as_dict() for pair in self.pairs],
+        }
+
+    def say(self) -> None:
+        """Blocks, and the first layer that differs."""
+        from rich.table import Table
+
+        from tuner.display.terminal import make_console
+        from tuner.training.initial_outputs import first_that_differs, in_words
+
+        first, second = (statistics.median(each.losses) for each in (self.ours, self.theirs))
+        seeds = len(self.ours.losses)
+        say(f"untrained, from {seeds} seeds: loss {first:.4g}, of {self.reference} {second:.4g};")
+        say(f"  {in_words(self.pairs, self.reference)}")
+        table = Table("layer", "mean", "spread", self.reference, "its mean", "its spread", "times")
+        first_other = first_that_differs(self.pairs)
+        shown = [each for each in self.pairs if each is first_other or not each.ours.inside]
+        for pair in [*shown[: LINES - 1], *shown[LINES - 1 :][-1:]]:
+            its, other = pair.ours, pair.theirs
+            table.add_row(
+                its.name,
+                f"{its.mean:.3f}",
+                f"{its.spread:.3f}",
+                "" if other.name == its.name else other.name,
+                f"{other.mean:.3f}",
+                f"{other.spread:.3f}",
+                f"{pair.factor:.2f}",
+            )
+        make_console().print(table)
 
 
 def _document(file: StudyFile, prepared: PreparedData, seen: OneStep) -> dict[str, Any]:

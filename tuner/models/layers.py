@@ -6,10 +6,13 @@ Time-first planes are (B, T, H), channel-first planes (B, H, T).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from tuner.models.ops import middle_linear, middle_rms_norm, restore_level, rows_linear
@@ -207,3 +210,49 @@ class ReversibleInstanceNorm(nn.Module):
         return restore_level(
             forecast, self.weight + EPS**2, self.bias, statistics.mean, statistics.deviation
         )
+
+
+class Grouped(nn.Module):
+    """A module for each group of rows, all computed at once: each weight is a stack of theirs, and
+    each product a batch of products.
+
+    A group is `size` rows that follow each other; the last one is those that are left. What it
+    lacks is filled up with zeros, whose results are dropped.
+
+    Args:
+        make: a group's module; its inputs have rows, (B, size, K), but for the last, which all
+            groups share.
+        n_rows: N.
+        size: rows in a group; more than there are count as all.
+    """
+
+    def __init__(self, make: Callable[[], nn.Module], n_rows: int, size: int) -> None:
+        super().__init__()
+        self.size = min(size, n_rows)
+        modules = [make() for _ in range(math.ceil(n_rows / self.size))]
+        self.lacking = len(modules) * self.size - n_rows
+        self.stacked = modules[0]
+        for path, _ in list(self.stacked.named_parameters()):
+            owner, _, name = path.rpartition(".")
+            weights = torch.stack([each.get_parameter(path).detach() for each in modules])
+            setattr(self.stacked.get_submodule(owner), name, nn.Parameter(weights))
+
+    def forward(self, *inputs: Tensor | None) -> Tensor:
+        """(B, N, ...) or None each, and what all share -> (B, N, K)."""
+        *own, shared = inputs
+        given = [None if each is None else self._by_group(each) for each in own]
+        along = [None if each is None else 0 for each in given]
+
+        def of_group(weights: dict[str, Tensor], *parts: Tensor | None) -> Tensor:
+            found: Tensor = functional_call(self.stacked, weights, parts)
+            return found
+
+        at_once = torch.vmap(of_group, (0, *along, None), randomness="different")
+        found = at_once(dict(self.stacked.named_parameters()), *given, shared)  # (groups, B, ...)
+        by_row: Tensor = found.transpose(0, 1).flatten(1, 2)
+        return by_row[:, : by_row.shape[1] - self.lacking]
+
+    def _by_group(self, numbers: Tensor) -> Tensor:
+        """(B, N, K) -> (groups, B, size, K)."""
+        filled = functional.pad(numbers, (0, 0, 0, self.lacking))
+        return filled.reshape(len(filled), -1, self.size, filled.shape[-1]).transpose(0, 1)

@@ -80,7 +80,7 @@ def train_one_step(
     )
     step = Step(config, data, model)
     what = f"one forecast of {windows} windows"
-    term = _tried(name, what, lambda: look_at_term(config, step, data, windows))
+    term = tried(name, what, lambda: look_at_term(config, step, data, windows))
 
     def first() -> tuple[float, float]:
         model.train()
@@ -92,7 +92,7 @@ def train_one_step(
             step.loss(data.val.gather(torch.arange(min(windows, len(data.val)))))
         return loss, seconds
 
-    loss, seconds = _tried(name, f"one training step on {windows} windows", first)
+    loss, seconds = tried(name, f"one training step on {windows} windows", first)
     if not math.isfinite(loss):
         raise TunerError(
             f"{name}: the loss of its first {windows} windows is {loss}; check its arithmetic, "
@@ -100,7 +100,7 @@ def train_one_step(
         )
     findings = Findings()
     if inspected:
-        findings = _tried(name, "a look at some more steps", lambda: look(step, data, windows))
+        findings = tried(name, "a look at some more steps", lambda: look(step, data, windows))
     _try_lone_window(name, step, data, hyperparameters.batch_size)
     return OneStep(
         parameters=counted,
@@ -121,7 +121,7 @@ def _try_lone_window(name: str, step: Step, data: DeviceData, batch_size: int) -
         return
     step.model.train()
     try:
-        _tried(
+        tried(
             name,
             f"one training step on one window, the last batch of {count:,} at batch_size "
             f"{batch_size},",
@@ -134,13 +134,17 @@ def _try_lone_window(name: str, step: Step, data: DeviceData, batch_size: int) -
 
 
 def build_within_memory(
-    architecture: Architecture, hyperparameters: Hyperparameters, shapes: ModelShapes
+    architecture: Architecture,
+    hyperparameters: Hyperparameters,
+    shapes: ModelShapes,
+    *,
+    seed: int = 0,
 ) -> nn.Module:
-    """The network, from a fixed seed, unless it would take more memory than is free."""
+    """The network, from this seed, unless it would take more memory than is free."""
     free = free_memory_bytes()
     try:
         with torch.random.fork_rng(devices=[]), within(free):
-            torch.manual_seed(0)
+            torch.manual_seed(seed)
             return build_model(architecture, shapes, hyperparameters)
     except Exception as error:
         if out_of_memory(error) is None:
@@ -155,9 +159,20 @@ def build_within_memory(
         ) from None
 
 
-def _tried(name: str, what: str, tried: Callable[[], _Seen]) -> _Seen:
+def tried(name: str, what: str, work: Callable[[], _Seen]) -> _Seen:
+    """What `work` gives.
+
+    Args:
+        name: of the network.
+        what: it is, in words.
+        work: which runs code of the network's.
+
+    Raises:
+        UsageError: it fails.
+        TunerError: it needs more memory than there is, or the network's term says why it fails.
+    """
     try:
-        return tried()
+        return work()
     except TunerError:  # of a term, which says all itself
         raise
     except FAULTS as error:

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import Batch, DeviceData, DeviceSplit
 from tuner.models.frozen_part import frozen_parts
+from tuner.models.layers import Grouped
 from tuner.training.batching import batches
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.own_term import own_term
@@ -33,9 +34,13 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 
 def _repeated(module: nn.Module) -> Iterator[nn.Module]:
-    """Blocks in the outermost lists below a module; a list in a list is looked into."""
+    """Blocks in the outermost lists below a module; a list in a list is looked into, groups are
+    computed again as a whole.
+    """
     for child in module.children():
-        if _is_list(module) and not _is_list(child):
+        if isinstance(child, Grouped):
+            yield child
+        elif _is_list(module) and not _is_list(child):
             if any(True for _ in child.children()):
                 yield child
         else:

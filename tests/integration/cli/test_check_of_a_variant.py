@@ -98,6 +98,20 @@ def test_nothing_is_said_of_a_built_in_network(tmp_path: Path) -> None:
     found = done.json()
     assert found["notices"] == []
     assert found["waits"] == found["dead_parameters"] == found["ignored_inputs"] == []
+    assert found["start"]["against"] == "original"
+    last = found["start"]["layers"][-1]
+    assert last["layer"]["name"] == last["reference"]["name"] == "forecast"
+    assert (len(last["layer"]["spreads"]), last["differs"]) == (5, False)
+
+
+def test_a_class_is_held_against_the_variant_that_it_is_a_rewrite_of(own: Path) -> None:
+    done = run(*check(own, "Centred", "--against=original"), folder=own)
+    assert done.code == 0, done.err
+    assert "untrained, from 5 seeds: loss " in done.out
+    assert " starts with " in done.out
+    shown = [line for line in done.out.splitlines() if "forecast" in line]
+    assert len(shown) == 1
+    refused("variants", "--against=original", folder=own, code=2, says=("--against", "--check"))
 
 
 def test_a_network_larger_than_the_memory_is_refused_before_it_takes_any(own: Path) -> None:

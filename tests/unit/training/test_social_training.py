@@ -3,6 +3,7 @@ help."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -31,8 +32,15 @@ def on_road(road: PreparedData) -> DeviceData:
     return to_device(road, "cpu")
 
 
-@pytest.mark.parametrize("settings", [{"n_layers": 2}, {"kind": "slstm"}, {"pooling": "none"}])
-@pytest.mark.parametrize("variant", social_names())
+SETTINGS: list[dict[str, object]] = [{"n_layers": 2}, {"kind": "slstm"}, {"pooling": "none"}]
+FORMS: list[tuple[str, dict[str, object]]] = [
+    *itertools.product(social_names(), SETTINGS),
+    (SHARED, {"group_size": 2, "n_layers": 2}),
+    (SHARED, {"group_size": 2, "kind": "slstm"}),
+]
+
+
+@pytest.mark.parametrize(("variant", "settings"), FORMS)
 def test_a_step_never_waits_for_its_device(
     on_road: DeviceData, variant: str, settings: dict[str, object]
 ) -> None:
@@ -41,10 +49,14 @@ def test_a_step_never_waits_for_its_device(
     assert host_waits(step_of(model, on_road), batch_of(on_road)) == Waits()
 
 
-@pytest.mark.parametrize("variant", social_names())
-def test_checkpointed_activations_give_the_same_bits(on_road: DeviceData, variant: str) -> None:
+@pytest.mark.parametrize(
+    ("variant", "settings"), [form for form in FORMS if form[1].get("n_layers") == 2]
+)
+def test_checkpointed_activations_give_the_same_bits(
+    on_road: DeviceData, variant: str, settings: dict[str, object]
+) -> None:
     plain, checkpointed = (
-        fit(config_of(variant, settings={"n_layers": 2}, checkpoint_activations=on), on_road)
+        fit(config_of(variant, settings=settings, checkpoint_activations=on), on_road)
         for on in (False, True)
     )
     assert losses_of(plain) == losses_of(checkpointed)
@@ -52,10 +64,16 @@ def test_checkpointed_activations_give_the_same_bits(on_road: DeviceData, varian
 
 
 @pytest.mark.parametrize(
-    ("kind", "precision"), [("mlstm", Precision.FP16), ("slstm", Precision.BF16)]
+    ("settings", "precision"),
+    [
+        ({"kind": "mlstm"}, Precision.FP16),
+        ({"kind": "slstm", "group_size": 2}, Precision.BF16),
+    ],
 )
-def test_16_bits_train_as_32_do(on_road: DeviceData, kind: str, precision: Precision) -> None:
-    settings = {"kind": kind, "n_layers": 2}
+def test_16_bits_train_as_32_do(
+    on_road: DeviceData, settings: dict[str, object], precision: Precision
+) -> None:
+    settings = {**settings, "n_layers": 2}
     exact, half = (
         losses(config_of(SHARED, settings=settings, dropout=0.0, precision=each), on_road)
         for each in (Precision.FP32, precision)

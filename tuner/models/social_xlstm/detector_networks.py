@@ -2,7 +2,7 @@
 
 Every target column is a detector with one value a time step. All three see the same, and forecast
 in one way; what differs is which weights detectors share, and so in how many pieces the work comes.
-With equal weights their forecasts are equal.
+With equal weights their forecasts are equal. Between the first two, groups of detectors may share.
 
 Legend: B windows, L steps of the past, T steps ahead, N detectors (the targets, C elsewhere), P
 past and F future covariates, S static ones, Q quantiles, H hidden size.
@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.errors import UsageError
-from tuner.models.layers import ReversibleInstanceNorm
+from tuner.models.layers import Grouped, ReversibleInstanceNorm
 from tuner.models.names import HEADS, LOOP
-from tuner.models.social_xlstm.encoder import Encoder
+from tuner.models.social_xlstm.encoder import Encoder, FlatLinear
 from tuner.models.social_xlstm.variant_settings import Pooling, VariantSettings
 
 # Which detectors lie in which cell of the square around each one: made once, from positions.
@@ -160,10 +160,10 @@ class Readout(nn.Module):
         self, hidden_size: int, *, n_cells: int, n_context: int, dropout: float, head: nn.Module
     ) -> None:
         super().__init__()
-        self.embed = nn.Linear(n_cells * hidden_size, hidden_size) if n_cells else None
-        self.state = nn.Linear(hidden_size, hidden_size)
-        self.around = nn.Linear(hidden_size, hidden_size, bias=False) if n_cells else None
-        self.context = nn.Linear(n_context, hidden_size, bias=False) if n_context else None
+        self.embed = FlatLinear(n_cells * hidden_size, hidden_size) if n_cells else None
+        self.state = FlatLinear(hidden_size, hidden_size)
+        self.around = FlatLinear(hidden_size, hidden_size, bias=False) if n_cells else None
+        self.context = FlatLinear(n_context, hidden_size, bias=False) if n_context else None
         self.dropout = nn.Dropout(dropout)
         self.head = head
 
@@ -264,20 +264,32 @@ class DetectorNetwork(nn.Module, ABC):
 
 
 class SharedNetwork(DetectorNetwork):
-    """One encoder and one readout for all detectors: windows and detectors are one batch.
+    """One encoder and one readout for all detectors, or for each group of them: windows and
+    detectors are one batch.
 
     Args:
         shapes: of the task.
         settings: of the variant.
-        heads: each detector has a last layer of its own.
+        heads: each detector has a last layer of its own; then there are no groups.
     """
 
     def __init__(self, shapes: ModelShapes, settings: VariantSettings, *, heads: bool) -> None:
         super().__init__(shapes, settings)
         sizes = settings.hidden_size, shapes.horizon * shapes.n_quantiles
-        head = HeadsByDetector(shapes.n_targets, *sizes) if heads else nn.Linear(*sizes)
-        self.encoder = Encoder(shapes.n_past + shapes.n_future, settings)
-        self.readout = _readout(shapes, settings, self.cells, head)
+        head = HeadsByDetector(shapes.n_targets, *sizes) if heads else FlatLinear(*sizes)
+
+        def encoder() -> nn.Module:
+            return Encoder(shapes.n_past + shapes.n_future, settings)
+
+        if settings.group_size is None:
+            self.encoder = encoder()
+            self.readout: nn.Module = _readout(shapes, settings, self.cells, head)
+            return
+        of = shapes.n_targets, settings.group_size
+        self.encoder = Grouped(encoder, *of)
+        self.readout = Grouped(
+            lambda: _readout(shapes, settings, self.cells, FlatLinear(*sizes)), *of
+        )
 
     def changes(self, history: Tensor, covariates: Tensor | None, context: Tensor | None) -> Tensor:
         states = self.encoder(history, covariates)
@@ -300,7 +312,7 @@ class LoopNetwork(DetectorNetwork):
         n_covariates, detectors = shapes.n_past + shapes.n_future, range(shapes.n_targets)
         self.encoders = nn.ModuleList(Encoder(n_covariates, settings) for _ in detectors)
         self.readouts = nn.ModuleList(
-            _readout(shapes, settings, self.cells, nn.Linear(*sizes)) for _ in detectors
+            _readout(shapes, settings, self.cells, FlatLinear(*sizes)) for _ in detectors
         )
 
     def changes(self, history: Tensor, covariates: Tensor | None, context: Tensor | None) -> Tensor:

@@ -77,6 +77,16 @@ FORGET_BIAS = (3.0, 6.0)
 authors begin so, too."""
 
 
+class FlatLinear(nn.Linear):
+    """A linear layer whose rows are one product, also where each group of detectors has a weight
+    of its own: batched products would else copy that weight for every window.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (the name nn.Linear gives it)
+        rows = functional.linear(input.flatten(0, -2), self.weight, self.bias)
+        return rows.view(*input.shape[:-1], -1)
+
+
 class Encoder(nn.Module):
     """From histories to hidden states. One for all detectors, or one a detector.
 
@@ -87,9 +97,9 @@ class Encoder(nn.Module):
 
     def __init__(self, n_covariates: int, settings: VariantSettings) -> None:
         super().__init__()
-        self.enter = nn.Linear(1, settings.hidden_size)
+        self.enter = FlatLinear(1, settings.hidden_size)
         self.covariates = (
-            nn.Linear(n_covariates, settings.hidden_size, bias=False) if n_covariates else None
+            FlatLinear(n_covariates, settings.hidden_size, bias=False) if n_covariates else None
         )
         block = MatrixBlock if settings.kind is Kind.MLSTM else ScalarBlock
         self.blocks = nn.ModuleList(block(settings) for _ in range(settings.n_layers))
@@ -129,11 +139,11 @@ class MatrixBlock(nn.Module):
         self.heads = heads
         self.cell = matrix_cell(settings.cell)
         self.norm = nn.LayerNorm(size, eps=EPS)
-        self.remembered = nn.Linear(size, 2 * size, bias=False)  # keys and values
-        self.asked = nn.Linear(size, 2 * size, bias=False)  # queries and output gates
-        self.gates = nn.Linear(size, 2 * heads)  # input and forget gates
+        self.remembered = FlatLinear(size, 2 * size, bias=False)  # keys and values
+        self.asked = FlatLinear(size, 2 * size, bias=False)  # queries and output gates
+        self.gates = FlatLinear(size, 2 * heads)  # input and forget gates
         self.head_norm = HeadNorm(heads, size // heads)
-        self.leave = nn.Linear(size, size)
+        self.leave = FlatLinear(size, size)
         self.dropout = nn.Dropout(settings.dropout)
         with torch.no_grad():
             self.gates.weight.zero_()
@@ -160,7 +170,7 @@ class MatrixBlock(nn.Module):
     def _gates_of(self, normed: Tensor) -> Gates:
         """In fp32, whatever the products are in: their exponential is taken."""
         with torch.autocast(normed.device.type, enabled=False):
-            gates = functional.linear(single(normed), self.gates.weight, self.gates.bias)
+            gates = self.gates(single(normed))
         entering, forget = gates.transpose(1, 2).chunk(2, dim=1)  # (R, A, S) each
         return Gates(entering, forget)
 
@@ -174,10 +184,10 @@ class ScalarBlock(nn.Module):
         each = size // heads
         self.heads = heads
         self.norm = nn.LayerNorm(size, eps=EPS)
-        self.gates = nn.Linear(size, 4 * size)  # by head: input, forget, memory input, output
+        self.gates = FlatLinear(size, 4 * size)  # by head: input, forget, memory input, output
         self.recurrent = nn.Parameter(torch.zeros(heads, each, 4 * each))
         self.head_norm = HeadNorm(heads, each)
-        self.leave = nn.Linear(size, size)
+        self.leave = FlatLinear(size, size)
         self.dropout = nn.Dropout(settings.dropout)
         with torch.no_grad():
             biases = self.gates.bias.view(heads, 4, each)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from tuner.errors import UsageError, unknown_name
+from tuner.models.names import SHARED
 
 
 class Kind(StrEnum):
@@ -58,6 +59,8 @@ class VariantSettings:
     """How far a detector sees, to each side, in the usual distance from one to the next."""
     pool_grid: int = 4
     """Cells of the grid to each side of the square; even, so that no cell is on both sides."""
+    group_size: int | None = None
+    """Of `SHARED`: so many detectors share their weights; all, where it is not given."""
 
     @staticmethod
     def of(variant: str, arguments: Mapping[str, Any]) -> VariantSettings:
@@ -68,6 +71,8 @@ class VariantSettings:
         """
         where = f"variant {variant!r}, settings"
         names = [each.name for each in dataclasses.fields(VariantSettings)]
+        if variant != SHARED:
+            names.remove("group_size")
         for name in arguments:
             if name not in names:
                 raise unknown_name(f"setting of variant {variant!r}", name, names[2:])
@@ -88,8 +93,10 @@ class VariantSettings:
         return found
 
     def _check(self, where: str) -> None:
-        for name in ("n_layers", "n_heads", "pool_grid"):
+        for name in ("n_layers", "n_heads", "pool_grid", "group_size"):
             value = getattr(self, name)
+            if name == "group_size" and value is None:
+                continue
             if not _is_number(value) or not isinstance(value, int) or value < 1:
                 raise UsageError(
                     f"{where}: {name} must be a whole number of at least 1, not {value!r}"

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.present import present
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError
 from tuner.models.names import HEADS, LOOP, SHARED, social_names
@@ -96,6 +97,84 @@ def test_a_loop_with_equal_weights_forecasts_what_one_network_does(
     torch.testing.assert_close(loop(*given), shared(*given), rtol=1e-5, atol=1e-5)
 
 
+def _stacks(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights of groups, by the names that one network's have."""
+    named = model.named_parameters()
+    return {name.replace(".stacked.", "."): weights for name, weights in named}
+
+
+def _gradients(model: nn.Module, given: Any) -> torch.Tensor:
+    """Of a sum that weighs each forecast differently; the forecasts."""
+    forecasts: torch.Tensor = model(*given)
+    torch.manual_seed(2)
+    (forecasts * torch.rand(forecasts.shape)).sum().backward()
+    return forecasts
+
+
+@pytest.mark.parametrize("settings", [*KINDS, {"pooling": "none"}])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
+def test_groups_are_the_loop_whose_networks_have_their_groups_weights(
+    size: int, settings: dict[str, Any]
+) -> None:
+    """Of five detectors: five groups, 2 + 2 + 1, 3 + 2, one, and one again."""
+    groups, loop = _build(SHARED, group_size=size, **settings), _build(LOOP, **settings)
+    stacks, by_detector = _stacks(groups), dict(loop.named_parameters())
+    of_group = {
+        f"{part}s.{number}.{rest}": (f"{part}.{rest}", number // size)
+        for part, _, rest in (name.partition(".") for name in stacks)
+        for number in range(5)
+        if part != "reversible_norm"  # of each detector already
+    }
+    with torch.no_grad():
+        for name, (stack, group) in of_group.items():
+            by_detector[name].copy_(stacks[stack][group])
+    given = _inputs(_shapes())
+    found, wanted = (_gradients(model, given) for model in (groups, loop))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    summed = {name: torch.zeros_like(weights) for name, weights in stacks.items()}
+    for name, (stack, group) in of_group.items():
+        summed[stack][group] += present(by_detector[name].grad)
+    for name, weights in by_detector.items():
+        if name not in of_group:
+            summed[name] += present(weights.grad)
+    for name, weights in stacks.items():
+        torch.testing.assert_close(weights.grad, summed[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_one_group_of_all_is_the_shared_network(settings: dict[str, Any]) -> None:
+    groups, shared = _build(SHARED, group_size=5, **settings), _build(SHARED, **settings)
+    stacks, weights = _stacks(groups), dict(shared.named_parameters())
+    with torch.no_grad():
+        for name, weight in weights.items():
+            stacks[name].copy_(weight)
+    given = _inputs(_shapes())
+    found, wanted = (_gradients(model, given) for model in (groups, shared))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    for name, weight in weights.items():
+        gradient = present(weight.grad)
+        torch.testing.assert_close(
+            present(stacks[name].grad).view_as(gradient), gradient, rtol=1e-5, atol=1e-5
+        )
+
+
+def test_groups_of_a_training_drop_other_units_each() -> None:
+    hyperparameters = Hyperparameters(
+        learning_rate=1e-3, weight_decay=0.0, batch_size=4, hidden_size=8, dropout=0.5
+    )
+    settings = {**SETTINGS, "group_size": 2, "pooling": "none", "reversible_norm": False}
+    model = build_model(Architecture(model=SHARED, settings=settings), _shapes(), hyperparameters)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.copy_(weights[:1].expand_as(weights))  # all groups alike
+    past, future, static = _inputs(_shapes())
+    past[..., :5] = past[..., :1]  # and all detectors
+    trained = model(past, future, static)
+    assert not torch.allclose(trained[:, :, 0], trained[:, :, 2], atol=1e-4)
+    alike = model.eval()(past, future, static)
+    torch.testing.assert_close(alike[:, :, 0], alike[:, :, 4])
+
+
 def test_heads_with_equal_weights_are_one_head() -> None:
     shared, heads = cast("SharedNetwork", _build(SHARED)), cast("SharedNetwork", _build(HEADS))
     weights = {n: w for n, w in shared.state_dict().items() if not n.startswith("readout.head.")}
@@ -150,6 +229,7 @@ REFUSED = {
     "layers": ({}, {"n_layers": 0}, "n_layers must be a whole number of at least 1, not 0"),
     "flag": ({}, {"n_layers": True}, "n_layers must be a whole number of at least 1, not True"),
     "heads": ({}, {"n_heads": 3}, "hidden_size 8 is no multiple of n_heads 3"),
+    "groups": ({}, {"group_size": 0}, "group_size"),
     "kind": ({}, {"kind": "lstm"}, "kind must be one of 'mlstm', 'slstm', not 'lstm'"),
     "pooling": ({}, {"pooling": "max"}, "pooling must be one of 'social', 'none', not 'max'"),
     "norm": ({}, {"reversible_norm": "yes"}, "reversible_norm must be true or false, not 'yes'"),
