@@ -285,7 +285,8 @@ class TimeLLM(HoldsFrozen):
         """(B, L, C) -> (N, W)."""
         rows = windows.float().transpose(1, 2).flatten(0, 1).contiguous()  # (N, L)
         # Whole numbers, so on every device the same: a key of 64 bits that no two windows share.
-        keys = (rows.view(torch.int32).long() * self.multipliers).sum(dim=1)
+        # They are seen before the network goes to their device.
+        keys = (rows.view(torch.int32).long() * self.multipliers.to(rows.device)).sum(dim=1)
         return self.prompts.tokens(rows, keys)
 
     def _patches(self, normed: Tensor) -> Tensor:

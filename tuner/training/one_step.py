@@ -32,6 +32,10 @@ from tuner.training.step import Step
 MOST_WINDOWS = 32
 """In the batch: enough for every operation of a step, on any machine."""
 
+LARGE, WINDOWS_OF_LARGE = 20_000_000, 2
+"""Of a network with so many parameters, frozen ones included, a step on a CPU takes seconds a
+window."""
+
 SMALL_GB = 10
 """Below, tenths of a gigabyte are said."""
 
@@ -74,7 +78,8 @@ def train_one_step(
     counted = count_parameters(model)
     if not counted.trained:
         raise UsageError(f"{name}: has no parameters that could be trained")
-    windows = min(MOST_WINDOWS, hyperparameters.batch_size, len(data.train))
+    most = WINDOWS_OF_LARGE if sum(counted) > LARGE else MOST_WINDOWS
+    windows = min(most, hyperparameters.batch_size, len(data.train))
     config = RunConfig(
         architecture=architecture, hyperparameters=hyperparameters, training=training, seed=0
     )
