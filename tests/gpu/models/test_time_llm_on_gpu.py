@@ -12,6 +12,7 @@ from tests.support.tiny_tasks import tiny_task
 from tuner.config import RunConfig, StopReason, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.windows import to_device
+from tuner.models.time_llm import TimeLLM
 from tuner.training import evaluate, fit
 
 pytest.importorskip("transformers", reason="needs tuner[llm]")
@@ -29,6 +30,7 @@ def test_it_trains_and_forecasts(tmp_path: Path) -> None:
     result = fit(config, data)
     assert (result.stopped_by, result.epochs) == (StopReason.EPOCH_LIMIT, 2)
     model = present(result.model)
+    assert isinstance(model, TimeLLM)
     assert {each.device.type for each in model.parameters()} == {"cuda"}
     assert {each.dtype for each in model.frozen.parameters()} == {torch.bfloat16}
     assert evaluate(model, data).test_mql_mean > 0
