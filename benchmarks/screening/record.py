@@ -191,7 +191,7 @@ def main() -> None:
             if recorder.over():
                 break
             recorder.run(number, values, step, FIRST_SEED + 10_000 * number + step, cap_s[step])
-        if number % 20 < 2:
+        if number % 20 == 0:
             recorder.write()
     level = statistics.median(each["test_mql"] for each in runs[1]) * WITHIN
     first = {each["number"]: each for each in recorder.rows if each["step"] == 1 and each["number"]}
