@@ -35,7 +35,7 @@ from benchmarks.shared.circumstances import circumstances
 from benchmarks.shared.data_folder import add_data_dir
 from tuner.api import load_data
 from tuner.config import Hyperparameters, RunConfig
-from tuner.data.windows import DeviceData
+from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.spec.study_file import StudyFile, load_study_file
 from tuner.training import evaluate, fit
 from tuner.training.engines.pool import EnginePool
@@ -74,6 +74,18 @@ def configurations(file: StudyFile, count: int = COUNT) -> list[dict[str, Any]]:
     return found[:count]
 
 
+def thinned(data: DeviceData, step: int) -> DeviceData:
+    """Of the windows to train and to validate on each `step`-th; those to test on are all there."""
+    if step == 1:
+        return data
+    parts: dict[str, Any] = {}
+    for name in ("train", "val"):
+        split: DeviceSplit = getattr(data, name)
+        kept = {each: getattr(split, each)[::step].clone() for each in ("starts", "series_index")}
+        parts[name] = dataclasses.replace(split, **kept)
+    return dataclasses.replace(data, **parts)
+
+
 class Recorder:
     """Trains and writes."""
 
@@ -86,15 +98,21 @@ class Recorder:
             training=self.file.training,
         )
         whole = load_data(options.task, device=options.device, data_dir=options.data_dir)
-        self.data = {step: whole.thinned(step) for step in STEPS}
+        self.data = {step: thinned(whole, step) for step in STEPS}
         self.pools = {step: EnginePool() for step in STEPS}
         self.rows: list[dict[str, Any]] = []
+        if options.output.exists():
+            lines = lzma.decompress(options.output.read_bytes()).decode().splitlines()
+            self.rows = [json.loads(each) for each in lines[1:]]
+        self.there = {(each["number"], each["step"], each["seed"]): each for each in self.rows}
         self.ends: float = time.monotonic() + options.seconds
 
     def run(
         self, number: int, values: dict[str, Any], step: int, seed: int, cap_s: float | None
     ) -> dict[str, Any]:
-        """One training, and its row."""
+        """One training, and its row; or the one that is there."""
+        if (row := self.there.get((number, step, seed))) is not None:
+            return row
         training = self.base.training.but(time_limit_s=cap_s)
         if self.options.quick:
             training = training.but(max_epochs=3)
@@ -144,7 +162,7 @@ def default_runs(recorder: Recorder, count: int) -> dict[int, list[dict[str, Any
     values = recorder.file.default_hyperparameters().as_dict()
     for step in STEPS:
         recorder.run(0, values, step, FIRST_SEED - 1, None)
-        recorder.rows.pop()
+        recorder.rows = [each for each in recorder.rows if each["seed"] != FIRST_SEED - 1]
         runs = count if step == 1 else max(3, count // 4)
         found[step] = [
             recorder.run(0, values, step, FIRST_SEED + 1000 * step + n, None) for n in range(runs)

@@ -321,23 +321,6 @@ class DeviceData:
             self.kept[input_size] = found
         return found
 
-    def thinned(self, step: int) -> DeviceData:
-        """Of the windows to train and to validate on each `step`-th, from the first one on; those
-        to test on are all there, and the rows are shared.
-
-        >>> from tuner import load_data
-        >>> load_data("demo").thinned(4)  # doctest: +ELLIPSIS
-        <demo: a, b; 76 train, ...>
-        """
-        if step == 1:
-            return self
-        parts: dict[str, Any] = {}
-        for name in ("train", "val"):
-            split: DeviceSplit = getattr(self, name)
-            starts, series_index = split.starts[::step], split.series_index[::step]
-            parts[name] = replace(split, starts=starts.clone(), series_index=series_index.clone())
-        return replace(self, **parts)
-
     def __repr__(self) -> str:
         """What people want to see of it in a notebook: no tensors."""
         counts = f"{len(self.train)} train, {len(self.val)} val, {len(self.test)} test windows"
