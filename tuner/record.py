@@ -110,6 +110,8 @@ class Recorded:
     clock: str | None = _of(kinds.TEXT, kept=_SECTION)
     """Whose clock it was (`spec/program.py`); a record without one is by tuner's."""
     resumed_from_epoch: int | None = _of(kinds.EPOCHS, _MEDIAN, _RUNS | In.NULL)
+    checkpoint_load_s: float | None = _of(kinds.SECONDS, _MEDIAN, _SECTION)
+    """Reading the checkpoint that it went on from and putting it back, off the clock."""
     timed_earlier: list[Any] | None = _of(kinds.PLAIN_LIST)
     """The parts before an interruption, from taking the device to the last checkpoint used."""
     allocated_memory_bytes: int | None = _of(kinds.BYTES, _MEDIAN, _SECTION)

@@ -82,7 +82,7 @@ def positions_of(
         return ()
     where = f"{document.where(('positions',))}: key 'positions'"
     if not isinstance(named, str) or not named:
-        raise UsageError(f"{where}: the path of a CSV is expected, such as 'positions.csv'")
+        raise UsageError(f"{where}: the path of a file is expected, such as 'positions.csv'")
     if long:
         raise UsageError(
             f"{where}: says where target columns are, and here the series stand below each other "
@@ -98,10 +98,15 @@ def read_positions(path: Path, targets: Sequence[str]) -> tuple[Position, ...]:
         DataError: one line that names the file and the row or the target, and the remedy.
     """
     from tuner.data.dialect import as_numbers, plain
-    from tuner.data.open_file import open_csv, read_bytes
+    from tuner.data.open_file import is_parquet, open_csv, open_hdf5, open_parquet, read_bytes
 
     content = read_bytes(path, remedy="correct 'positions' in the task file, relative to it")
-    file = open_csv(content, CsvSource(kind="csv", path=path))
+    if path.suffix.lower() in (".h5", ".hdf5"):
+        file = open_hdf5(content, path)
+    elif is_parquet(content, path):
+        file = open_parquet(content, path)
+    else:
+        file = open_csv(content, CsvSource(kind="csv", path=path))
     there = [axes for axes in (PLANE, GLOBE) if set(axes) <= set(file.names)]
     if NAME not in file.names or len(there) != 1:
         raise DataError(f"{file.head}: {HEADER}, there is {', '.join(map(excerpt, file.names))}")
@@ -207,8 +212,8 @@ class Task(Frozen):
     cycle to the latter. `static_id` gives the model the series' number (0, 1, ...) as its one
     static covariate. `objective_series` names the series whose test MQL is the objective; None
     means the mean over all series. `objective` says in which units columns are averaged.
-    `positions` are the places of the targets, in their order; a file has the path of a CSV.
-    `bounds` are what targets never leave.
+    `positions` are the places of the targets, in their order; a task file has the path of a CSV,
+    Parquet or HDF5 file. `bounds` are what targets never leave.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)

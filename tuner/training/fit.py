@@ -378,8 +378,10 @@ class _Training:
         if self.checkpoints is None:
             return None
         checkpointer = Checkpointer(self.checkpoints, engine, best, shuffles, self.state.device)
-        last_epoch = self.state.config.training.max_epochs
+        last_epoch, began = self.state.config.training.max_epochs, time.perf_counter()
         if (checkpoint := checkpointer.resume(before=last_epoch)) is not None:
+            self.state.clock.synchronize()
+            self.state.checkpoint_load_s = time.perf_counter() - began
             self.state.resume(checkpoint.progress)
             if self.on_resume is not None:
                 self.on_resume(checkpoint)

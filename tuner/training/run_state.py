@@ -82,6 +82,8 @@ class FitResult:
     Its clock is the sum all the same, set-up is its first attempt's, and so is what `total_s`
     counts.
     """
+    checkpoint_load_s: float | None = None
+    """Seconds that it took to read the checkpoint and put it back, off the clock; None without."""
     timed_from: float = math.nan
     """When its clock started in this process, in seconds since 1970 on this machine's clock."""
     timed_until: float = math.nan
@@ -156,6 +158,7 @@ class RunState:
     timed_from: float = field(default=math.nan, init=False)
     timed_until: float = field(default=math.nan, init=False)
     resumed_from: int = field(default=0, init=False)
+    checkpoint_load_s: float | None = field(default=None, init=False)
     setup_s: float = field(default=math.nan, init=False)
     n_parameters: int = field(default=0, init=False)
     n_frozen: int = field(default=0, init=False)
@@ -309,6 +312,7 @@ class RunState:
             history=tuple(self.history),
             model=model,
             resumed_from=self.resumed_from,
+            checkpoint_load_s=self.checkpoint_load_s,
             timed_from=self.timed_from,
             timed_until=self.timed_until,
             context_lost=self.context_lost,

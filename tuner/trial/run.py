@@ -343,6 +343,7 @@ def windows_of(definition: StudyDefinition, *, confirms: bool) -> TestWindows:
 _OF_FIT = (
     *("epochs", "best_epoch", "s_per_epoch", "setup_s", "samples_per_s"),
     *("peak_memory_bytes", "n_parameters", "timed_from", "timed_until"),
+    "checkpoint_load_s",
 )
 """What a record has as the training says it."""
 

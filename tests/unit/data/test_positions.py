@@ -6,6 +6,8 @@ import math
 import os
 from pathlib import Path
 
+import h5py
+import pandas as pd
 import pytest
 
 from tests.support.small_csv import LONG, TASK, csv_lines
@@ -36,6 +38,20 @@ def test_places_come_in_the_order_of_the_targets_and_reach_networks(tmp_path: Pa
     task = _loaded(tmp_path, text)
     assert [(each.series, each.x, each.y) for each in task.positions] == [("a", 0, 0), ("b", 3, 4)]
     assert shapes(task).positions == ((0.0, 0.0), (3.0, 4.0))
+
+
+@pytest.mark.parametrize("ending", ["h5", "parquet"])
+def test_they_are_read_from_a_file_of_typed_columns_too(tmp_path: Path, ending: str) -> None:
+    file, columns = tmp_path / f"places.{ending}", {"x": [0.0, 3.0], "y": [0.0, 4.0]}
+    if ending == "h5":
+        with h5py.File(file, "w") as written:
+            for name, values in (("series", ["a", "b"]), *columns.items()):
+                written[name] = values
+    else:
+        pd.DataFrame({"series": ["a", "b"], **columns}).to_parquet(file)
+    task = _task(tmp_path, None)
+    task.write_text(task.read_text().replace("places.csv", file.name))
+    assert shapes(load_task(str(task))).positions == ((0.0, 0.0), (3.0, 4.0))
 
 
 def test_degrees_become_kilometres_the_short_way_round(tmp_path: Path) -> None:
@@ -130,7 +146,7 @@ def test_what_is_no_path_is_refused_with_its_line(tmp_path: Path, value: str) ->
     path = _task(tmp_path, ROAD)
     path.write_text(f"# where the detectors are\npositions = {value}\n{TASK}")
     said = _refused(path, UsageError)
-    assert said.startswith(f"{path}, line 2: key 'positions': the path of a CSV is expected")
+    assert said.startswith(f"{path}, line 2: key 'positions': the path of a file is expected")
 
 
 def test_series_below_each_other_are_no_detectors_of_one_window(tmp_path: Path) -> None:

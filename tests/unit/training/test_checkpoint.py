@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.checkpointed_trainings import assert_same, files, interrupted
+from tests.support.present import present
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import fit
@@ -54,6 +55,8 @@ def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
     spent = time.perf_counter() - began
     assert_same(resumed, whole)
     assert resumed.resumed_from == whole.epochs - 2
+    assert first.checkpoint_load_s is None
+    assert 0 < present(resumed.checkpoint_load_s) < spent
     assert resumed.history[: first.epochs] == first.history
     # The clock is the sum: what the epochs up to the checkpoint took, and what the rest took here.
     carried = first.history[-1].elapsed_s

@@ -177,6 +177,8 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
         parts = f"{_s(recorded.total_s)} in all, {_s(recorded.setup_s)} of it setup"
         if recorded.suggest_s is not None:
             parts += f"; asking for it took {_s(recorded.suggest_s)}"
+        if recorded.checkpoint_load_s is not None:
+            parts += f"; its checkpoint was back in {_s(recorded.checkpoint_load_s)}"
         yield "took", parts
     if recorded.samples_per_s is not None:
         yield "pace", f"{recorded.samples_per_s:,.0f} samples/s"
