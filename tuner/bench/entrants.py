@@ -24,14 +24,7 @@ from tuner.bench.contender import (
     count_kernels,
     per_step,
 )
-from tuner.config import (
-    LIBRARY,
-    Backend,
-    CompileMode,
-    Hyperparameters,
-    RunConfig,
-    library_class,
-)
+from tuner.config import LIBRARY, Backend, CompileMode, Hyperparameters, RunConfig, library_class
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.errors import UsageError, unknown_name
 from tuner.estimate.driven import Running, running
@@ -294,9 +287,7 @@ def _config(file: StudyFile, backend: Backend, job: Job, hidden: int, batch: int
     """The file's defaults at these sizes, of which a network may have no hidden size."""
     defaults: Hyperparameters = file.default_hyperparameters()
     hyperparameters = dataclasses.replace(
-        defaults,
-        hidden_size=None if defaults.hidden_size is None else hidden,
-        batch_size=batch,
+        defaults, hidden_size=None if defaults.hidden_size is None else hidden, batch_size=batch
     )
     training = file.training.but(backend=backend, precision=job.precision)
     if backend is not Backend.COMPILE:  # whose the mode is

@@ -11,12 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from tuner.bench.contender import (
-    Entry,
-    Job,
-    Measurement,
-    reason_of,
-)
+from tuner.bench.contender import Entry, Job, Measurement, reason_of
 from tuner.bench.entrants import Ours
 from tuner.bench.report import Cell, Circumstances, Column, Results, Timed, as_number, timed
 from tuner.config import Backend, Precision, RunConfig, StopReason, TrainingSettings
@@ -37,10 +32,7 @@ from tuner.verdict.stats.intervals import mean_interval
 
 FIRST = "as it was"
 CUMULATED = "cumulated"
-TITLES = (
-    (CUMULATED, "Each change on top of those before it"),
-    ("alone", "Each change alone"),
-)
+TITLES = ((CUMULATED, "Each change on top of those before it"), ("alone", "Each change alone"))
 """Of the tables, by the kind of their rungs."""
 LARGER = 4
 """The batch of the ladder beside the variant's own, where none is named."""

@@ -61,11 +61,7 @@ GROUPS = {
             "read-a-verdict.md",
             "Compare variants, with intervals and tests.",
         ),
-        "gate": (
-            "gate:gate",
-            "watch.md",
-            "Say whether a changed model is still as good.",
-        ),
+        "gate": ("gate:gate", "watch.md", "Say whether a changed model is still as good."),
         "confirm": (
             "confirm:confirm",
             "from-optuna.md",

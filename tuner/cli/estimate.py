@@ -122,10 +122,7 @@ class EstimateOptions(OneDeviceOptions):
     variant: str = option("NAME", "The variant, or study file (.toml), to estimate.", default=...)
     task: TaskName = "etth"
     trials: int | None = option(
-        "N",
-        "Trials of the search (50; of a retune's 320 or 200).",
-        min=1,
-        max=MANY,
+        "N", "Trials of the search (50; of a retune's 320 or 200).", min=1, max=MANY
     )
     gpus: int = option("N", "Devices that share the work.", default=1, min=1, max=MANY)
     retune: bool = switch("Estimate 'tuner retune', not 'tuner launch'.")
@@ -235,10 +232,7 @@ def _of_variant(
 
     before = ended_before(options.storage, definition, searches)  # first: measuring takes a minute
     subject = Subject(
-        definition=definition,
-        task=task,
-        data_dir=data_folder(options.data_dir),
-        device=device,
+        definition=definition, task=task, data_dir=data_folder(options.data_dir), device=device
     )
     with alone_on(device), MeasuringProcess(subject) as process:
         costs, doubts = known_or_measured(process, seconds, again=options.again)

@@ -31,10 +31,7 @@ class LaunchOptions(SearchOptions):
         "N", "Finished trials of each study (a new one: 50).", min=1, max=MANY
     )
     searches: int | None = option(
-        "S",
-        "Independent searches of each variant (1).",
-        min=1,
-        max=MOST_SEARCHES,
+        "S", "Independent searches of each variant (1).", min=1, max=MOST_SEARCHES
     )
     study: str | None = option("NAME", "The study's name (default: <task>-<variant>).")
     policy: SearchPolicy = field(default_factory=SearchPolicy)

@@ -18,13 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.data.series import Series
-from tuner.data.source_kinds import (
-    CsvSource,
-    DemoSource,
-    FileSource,
-    TypedSource,
-    files_found,
-)
+from tuner.data.source_kinds import CsvSource, DemoSource, FileSource, TypedSource, files_found
 from tuner.data.task import Task
 from tuner.errors import DataError, UsageError
 from tuner.files.durable import file_sha256, open_plain, replacing

@@ -103,11 +103,7 @@ class Running:
 
 @contextmanager
 def running(
-    config: RunConfig,
-    data: DeviceData,
-    *,
-    mark: Mark = unmarked,
-    patch: Patch | None = None,
+    config: RunConfig, data: DeviceData, *, mark: Mark = unmarked, patch: Patch | None = None
 ) -> Iterator[Running]:
     """The training, set up and warmed up; everything is given back at the end.
 
@@ -117,10 +113,7 @@ def running(
     check_settings(config, data.shapes)
     device = data.minimum.device
     began = time.perf_counter()
-    with (
-        arithmetic(config.training.precision),
-        seeded(config.seed, device) as generator,
-    ):
+    with arithmetic(config.training.precision), seeded(config.seed, device) as generator:
         model = build_model(config.architecture, data.shapes, config.hyperparameters).to(device)
         if not any(each.requires_grad for each in model.parameters()):
             name = config.architecture.model

@@ -20,14 +20,7 @@ from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError, first_line
 from tuner.estimate.cost_model import MeasuredSize, size_of
-from tuner.estimate.driven import (
-    Running,
-    give_back,
-    peak_bytes,
-    reset_peak,
-    running,
-    trained_with,
-)
+from tuner.estimate.driven import Running, give_back, peak_bytes, reset_peak, running, trained_with
 from tuner.files.child import Orders
 from tuner.models.fault import FAULTS, on_one_line, out_of_memory
 from tuner.models.registry import build_model

@@ -66,11 +66,7 @@ def stages_of(
     defaults = [each.times(seeds) for each in dict.fromkeys(each.default_run for each in searches)]
     if budget_s is not None:
         again = again.at_most(max(0.0, budget_s - searched.low))
-    return Stages(
-        search=searched,
-        reevaluation=again,
-        confirmation=together([*beside, *defaults]),
-    )
+    return Stages(search=searched, reevaluation=again, confirmation=together([*beside, *defaults]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,10 +78,7 @@ class RecordedSearch:
         return len(self.epochs)
 
     def seconds(
-        self,
-        costs: SpaceCosts,
-        training: TrainingSettings,
-        learning_rates: tuple[float, float],
+        self, costs: SpaceCosts, training: TrainingSettings, learning_rates: tuple[float, float]
     ) -> np.ndarray:
         """(trials,): what its trials would take where the sizes' epochs cost this, under these
         settings and in this range of learning rates.

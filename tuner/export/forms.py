@@ -138,11 +138,7 @@ RENAMED = {"n_blocks": "num_blocks", "feed_forward_size": "ff_size"}
 TAKEN = ("num_blocks", "ff_size", "activation", "norm_type", "normalize_before")
 """What darts' model takes of a network's fixed settings, in its own names."""
 
-FILES = {
-    "demo": "",
-    "etth": "[ETTh1.csv ETTh2.csv]",
-    "csv": "[CSV ...]",
-}
+FILES = {"demo": "", "etth": "[ETTh1.csv ETTh2.csv]", "csv": "[CSV ...]"}
 """What the script is told of its data, by the kind of source."""
 KNOWN = (
     "kind", "path", "rows", "seed", "time_column", "id_column", "separator", "decimal", "encoding",

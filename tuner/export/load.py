@@ -200,10 +200,7 @@ def _provenance(
     seeds: list[int] = []
     for trial in record.each_trial:
         seeds += seeds_of(
-            trial.recorded,
-            trial.number,
-            repeats=definition.seeds_per_trial,
-            root=place.seed_root,
+            trial.recorded, trial.number, repeats=definition.seeds_per_trial, root=place.seed_root
         )
     found = record.recorded.kept_in(In.PROVENANCE) | {
         "seeds": seeds,
@@ -305,10 +302,7 @@ def _refuse_other(
     """Refuse a study that was named and is of another variant or task than was named beside it."""
     # A variant of the user's own may be called as a study has it.
     name = variant if variant in (None, study.variant) else _variant_name(variant)
-    asked = (
-        ("variant", name, study.variant),
-        ("task", task, study.definition.task_name),
-    )
+    asked = (("variant", name, study.variant), ("task", task, study.definition.task_name))
     for kind, wanted, held in asked:
         if wanted not in (None, held):
             holds = f"study {study.name!r} is of" if not file else f"{file} holds"

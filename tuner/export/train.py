@@ -409,10 +409,7 @@ def as_scored(baselines: Mapping[str, Timed], series: str | None) -> tuple[Score
 
 
 def worth_of(
-    kept: Kept,
-    baselines: Mapping[str, Timed],
-    series: str | None,
-    of_study: Sequence[Scored] = (),
+    kept: Kept, baselines: Mapping[str, Timed], series: str | None, of_study: Sequence[Scored] = ()
 ) -> str:
     """Whether the model is better on the test split than forecasts without a network, in a
     sentence; also than those `of_study` that are not among them. By the task's objective `series`;

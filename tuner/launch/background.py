@@ -61,10 +61,7 @@ class CompilingProcess:
 
     @staticmethod
     def start(
-        order: Order,
-        environment: Mapping[str, str],
-        log: Path,
-        command: Sequence[str] = COMMAND,
+        order: Order, environment: Mapping[str, str], log: Path, command: Sequence[str] = COMMAND
     ) -> CompilingProcess:
         """Begin; the caller ends its child, also when it has ended by itself."""
         log.parent.mkdir(parents=True, exist_ok=True)

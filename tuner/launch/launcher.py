@@ -15,12 +15,7 @@ from tuner.devices.gpu import of_several
 from tuner.devices.lock import check_folder
 from tuner.errors import first_line
 from tuner.estimate.cost_model import SizeCosts, keep, kept, key_of_search
-from tuner.estimate.foretold import (
-    SearchForetold,
-    costs_so_far,
-    ended_trials,
-    search_foretold,
-)
+from tuner.estimate.foretold import SearchForetold, costs_so_far, ended_trials, search_foretold
 from tuner.estimate.measuring_process import MeasuringProcess, Subject, measured_costs
 from tuner.estimate.whole_estimate import search_line, searches_line
 from tuner.launch.baselines import check_foundation, keep_baselines
@@ -284,11 +279,7 @@ def _own_programs(aim: Aim) -> list[str]:
 
 
 def make_studies(
-    database: Database,
-    request: LaunchRequest,
-    plan: LaunchPlan,
-    aim: Aim,
-    notes: Notes,
+    database: Database, request: LaunchRequest, plan: LaunchPlan, aim: Aim, notes: Notes
 ) -> list[Launched]:
     """The studies of a plan, made or gone on with, and what is to be said of them.
 
@@ -334,11 +325,7 @@ def make_studies(
 
 
 def _fill(
-    launched: Sequence[Launched],
-    crew: Crew,
-    early: EarlyWorkers,
-    notes: Notes,
-    stop: StopRequests,
+    launched: Sequence[Launched], crew: Crew, early: EarlyWorkers, notes: Notes, stop: StopRequests
 ) -> Outcome:
     studies = [each.study for each in launched]
     if trials_unpaid(studies):

@@ -102,12 +102,7 @@ def constructor_of(reference: str) -> Constructor:
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
-_TYPES: Mapping[type, Kind] = {
-    bool: Kind.BOOL,
-    int: Kind.INT,
-    float: Kind.FLOAT,
-    str: Kind.TEXT,
-}
+_TYPES: Mapping[type, Kind] = {bool: Kind.BOOL, int: Kind.INT, float: Kind.FLOAT, str: Kind.TEXT}
 
 
 def _given_by_darts(model_class: type[nn.Module]) -> Mapping[str, Any]:

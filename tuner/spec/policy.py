@@ -342,30 +342,18 @@ class Registered(Settings):
     against: Annotated[
         str | None,
         Field(max_length=512),
-        Flag(
-            "--against",
-            "The reference, retuned as well (none: its own default).",
-            "NAME",
-        ),
+        Flag("--against", "The reference, retuned as well (none: its own default).", "NAME"),
     ] = None
     """The reference, as it was named; None where the variant is held against its default alone."""
     searches: Annotated[
         int,
         Field(ge=1, le=MOST_SEARCHES),
-        Flag(
-            "--searches",
-            f"Independent searches of each variant ({SEARCHES}).",
-            "S",
-        ),
+        Flag("--searches", f"Independent searches of each variant ({SEARCHES}).", "S"),
     ] = SEARCHES
     trials: Annotated[
         int | None,
         Field(ge=1, le=MANY),
-        Flag(
-            "--trials",
-            f"Finished trials of each search ({TRIALS}; or what --budget buys).",
-            "N",
-        ),
+        Flag("--trials", f"Finished trials of each search ({TRIALS}; or what --budget buys).", "N"),
     ] = TRIALS
     """Of each search; None: as many as the budget buys."""
     budget_s: Annotated[

@@ -63,10 +63,7 @@ def task_of_study(opened: OpenStudy, data_dir: Path | None, *, reuse: bool) -> T
             "that holds it with --data-dir, or give the task file with --task FILE"
         )
     path = file_in(data_dir, source.path.name, reuse=reuse)
-    told = {
-        **opened.definition.task,
-        "source": source.noted() | {"path": str(path)},
-    }
+    told = {**opened.definition.task, "source": source.noted() | {"path": str(path)}}
     return Task.model_validate_json(json.dumps(told), strict=True)
 
 

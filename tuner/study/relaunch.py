@@ -430,9 +430,7 @@ def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPoli
     if {"max_time_s", "max_mql", "max_memory_bytes"} & set(differing(before, after)):
         judged = {
             trial.number: violations(
-                after,
-                (trial.values[0], trial.values[1]),
-                Recorded.from_flat(trial.user_attrs),
+                after, (trial.values[0], trial.values[1]), Recorded.from_flat(trial.user_attrs)
             )
             for trial in study.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         }

@@ -76,11 +76,7 @@ class Calibration:
     def as_dict(self) -> dict[str, Any]:
         """JSON-able, as a model's card has it."""
         coverage = [
-            {
-                "nominal": now.nominal,
-                "before": was.overall.coverage,
-                "after": now.overall.coverage,
-            }
+            {"nominal": now.nominal, "before": was.overall.coverage, "after": now.overall.coverage}
             for was, now in zip(self.before.intervals, self.after.intervals, strict=True)
         ]
         return {

@@ -265,11 +265,7 @@ def _window_losses(
 
 
 def _losses_in_passes(
-    model: nn.Module,
-    data: DeviceData,
-    split: DeviceSplit,
-    chosen: Tensor,
-    size: int,
+    model: nn.Module, data: DeviceData, split: DeviceSplit, chosen: Tensor, size: int
 ) -> Tensor:
     device, losses = data.minimum.device, []
     places = torch.tensor(data.task.eval_index, device=device)

@@ -349,10 +349,7 @@ class _Training:
     def run(self, model: nn.Module | None) -> FitResult:
         """Set up, train, and leave the best weights in the model."""
         config, state = self.state.config, self.state
-        with (
-            arithmetic(config.training.precision),
-            seeded(config.seed, state.device) as generator,
-        ):
+        with arithmetic(config.training.precision), seeded(config.seed, state.device) as generator:
             shuffles = Shuffles(generator, state.epoch_windows, state.device)
             if model is None:
                 model = build_model(config.architecture, self.data.shapes, config.hyperparameters)
@@ -388,11 +385,7 @@ class _Training:
         return checkpointer
 
     def _epochs(
-        self,
-        engine: Engine,
-        best: Snapshot,
-        shuffles: Shuffles,
-        checkpointer: Checkpointer | None,
+        self, engine: Engine, best: Snapshot, shuffles: Shuffles, checkpointer: Checkpointer | None
     ) -> tuple[StopReason, str]:
         """Why they ended, and in words."""
         state, config = self.state, self.state.config
@@ -420,11 +413,7 @@ class _Training:
         raise AssertionError("the last epoch ends the training")
 
     def _losses(
-        self,
-        engine: Engine,
-        trained: TrainedEpoch,
-        epoch: int,
-        ahead: Callable[[], None] | None,
+        self, engine: Engine, trained: TrainedEpoch, epoch: int, ahead: Callable[[], None] | None
     ) -> tuple[float, float | None]:
         """Of training and of validation, which is None where this epoch has none.
 
@@ -447,10 +436,7 @@ class _Training:
         return found[0], found[1] if len(found) > 1 else None
 
     def _between_epochs(
-        self,
-        record: EpochRecord,
-        waiting: StopReason | None,
-        checkpointer: Checkpointer | None,
+        self, record: EpochRecord, waiting: StopReason | None, checkpointer: Checkpointer | None
     ) -> StopReason | None:
         """What happens between two epochs, off the clock; the reason to stop.
 

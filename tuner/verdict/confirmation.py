@@ -30,13 +30,7 @@ from tuner.storage.queue.verifications import (
 )
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, finite
-from tuner.verdict.stats.noninferiority import (
-    NoWorse,
-    misses_more,
-    no_worse,
-    p_apart,
-    paired_ratio,
-)
+from tuner.verdict.stats.noninferiority import NoWorse, misses_more, no_worse, p_apart, paired_ratio
 from tuner.verdict.verified import Verified, as_configurations, verified_in
 
 # What was recommended against its default on other data: on the series and the split that decide
@@ -353,14 +347,7 @@ def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
     return tuple(r for r in study.runs if not is_confirmation(r.plan) or r.session in failed)
 
 
-def tested(
-    a: Verified,
-    b: Verified,
-    *,
-    margin: float,
-    looks: Looks,
-    question: Question,
-) -> Test:
+def tested(a: Verified, b: Verified, *, margin: float, looks: Looks, question: Question) -> Test:
     """One configuration of a confirmation against a default of it, of whichever study: by the first
     look that claims, else by the last that it came to.
     """

@@ -295,9 +295,7 @@ def _wanted(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> dic
 
 
 def _ran(
-    opened: Sequence[OpenStudy],
-    now: Mapping[str, StudySnapshot],
-    runs: Sequence[VerificationRun],
+    opened: Sequence[OpenStudy], now: Mapping[str, StudySnapshot], runs: Sequence[VerificationRun]
 ) -> Counter[_Asked]:
     """How many runs of these each has finished, on the devices of its study."""
     found: Counter[_Asked] = Counter()

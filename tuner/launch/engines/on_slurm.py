@@ -178,12 +178,7 @@ def cores_of(settings: SlurmSettings, *, on_cpu: bool) -> int:
 
 
 def batch_script(
-    settings: SlurmSettings,
-    command: Sequence[str],
-    *,
-    workers: int,
-    on_cpu: bool,
-    folder: Path,
+    settings: SlurmSettings, command: Sequence[str], *, workers: int, on_cpu: bool, folder: Path
 ) -> str:
     """What `sbatch` reads: it holds no secret. The database's address is in the environment.
 
@@ -561,9 +556,7 @@ class SlurmArray:
     def _waits(self, number: int, reason: str) -> Place:
         why = _REASONS.get(reason, reason)
         return Place(
-            name=f"{self._job}_{number}",
-            state=PlaceState.WAITING,
-            why=f"{why} (job {self._job})",
+            name=f"{self._job}_{number}", state=PlaceState.WAITING, why=f"{why} (job {self._job})"
         )
 
     def _last_words(self, number: int, task: Task) -> str:

@@ -323,10 +323,7 @@ class Guard:
         return _line(404, "there is no such file; the page of its study lists those that there are")
 
 
-_WHY = {
-    404: "there is no such page; / lists the studies",
-    500: "this cannot be read right now",
-}
+_WHY = {404: "there is no such page; / lists the studies", 500: "this cannot be read right now"}
 
 
 def _line(status: int, text: str, *headers: tuple[str, str]) -> _Answer:

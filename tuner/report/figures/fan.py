@@ -203,13 +203,7 @@ def fans_of(
 
 
 def _fan(
-    model: SavedModel,
-    series: str,
-    column: str,
-    rows: Table,
-    forecast: pd.DataFrame,
-    *,
-    named: bool,
+    model: SavedModel, series: str, column: str, rows: Table, forecast: pd.DataFrame, *, named: bool
 ) -> Fan:
     task = model.task
     mine = forecast[(forecast[id_column(task)] == series) & (forecast["column"] == column)]

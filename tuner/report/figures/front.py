@@ -122,9 +122,7 @@ def pareto_figure(
     if not any(each.points or each.verified for each in series):
         style.say_nothing_yet(figure, "no trial has finished yet")
     figure = style.finish(
-        figure,
-        x="time to a limit, not to convergence (s)" if censored else clock,
-        y=error,
+        figure, x="time to a limit, not to convergence (s)" if censored else clock, y=error
     )
     if len(series) > style.MANY:
         intervals = next((each.interval for each in series if each.verified), "")
@@ -134,11 +132,7 @@ def pareto_figure(
                 (": trials", "grey: trials", {"opacity": 0.6, "size": 4}),
                 (": default", "star: default hyperparameters", {"symbol": "star", "size": 13}),
                 (": recommended", "ring: recommended", {"symbol": "circle-open", "size": 17}),
-                (
-                    ": verified",
-                    f"large: verified, {intervals}",
-                    {"size": 12},
-                ),
+                (": verified", f"large: verified, {intervals}", {"size": 12}),
             ],
         )
     _frame(figure, series)

@@ -22,11 +22,7 @@ from tuner.storage.records import Counts
 from tuner.storage.url import DEFAULT_URL, DatabaseUrl, absolute, parse_url
 from tuner.study.baselines import told_all
 from tuner.study.open import OpenStudy
-from tuner.study.results import (
-    StudyResults,
-    TrialRecord,
-    read_results,
-)
+from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.recommendation import why_none
 

@@ -17,12 +17,7 @@ from torch import nn
 
 from tuner.config import Backend, ModelShapes, Precision, RunConfig, StopReason
 from tuner.data.windows import Batch, DeviceData
-from tuner.devices.backend_rules import (
-    BackendChoice,
-    plainly_why,
-    why_not_on,
-    why_not_together,
-)
+from tuner.devices.backend_rules import BackendChoice, plainly_why, why_not_on, why_not_together
 from tuner.errors import UsageError
 from tuner.kernels import why_not
 from tuner.kernels.host_kernels import why_not_built

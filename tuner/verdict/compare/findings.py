@@ -16,11 +16,7 @@ from tuner.study.baselines import told_all, worth
 from tuner.study.snapshot import StudySnapshot, names_by_group
 from tuner.verdict.compare.between import AnotherSearch, Standing, another_search_of, standings
 from tuner.verdict.compare.fairness import differences, refuse_different_data
-from tuner.verdict.compare.registered import (
-    RegisteredLevel,
-    groups_of,
-    registered_levels,
-)
+from tuner.verdict.compare.registered import RegisteredLevel, groups_of, registered_levels
 from tuner.verdict.compare.rows import Row, rows_of
 from tuner.verdict.compare.short_answer import hoped, short_answer
 from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
@@ -285,11 +281,7 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str | None = None) -> Rep
 
 
 def _notes(
-    studies: Sequence[StudySnapshot],
-    rows: Sequence[Row],
-    shown: Container[str],
-    *,
-    confirmed: bool,
+    studies: Sequence[StudySnapshot], rows: Sequence[Row], shown: Container[str], *, confirmed: bool
 ) -> list[str]:
     """`shown` are the studies whose rows are those of their confirmation."""
     verified = [row for row in rows if row.verified]
