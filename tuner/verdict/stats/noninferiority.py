@@ -172,8 +172,6 @@ def _freed_of_skewness(
 
 def _bound(x: Array, y: Array, level: float) -> float:
     """The least ratio r above the measured one for which the test of x - r y rejects."""
-    from scipy.optimize import brentq
-
     ratio = float(x.mean() / y.mean())
     if p_below(x - ratio * y) <= level:  # there is no noise at all
         return ratio
@@ -182,5 +180,11 @@ def _bound(x: Array, y: Array, level: float) -> float:
         step *= 2
         if step > _FARTHEST:
             return math.inf
-    found = brentq(lambda more: p_below(x - (ratio + more) * y) - level, 0.0, step, xtol=_FINE)
-    return ratio + float(found)
+    least = 0.0
+    while step - least > _FINE:  # scipy.optimize takes half a second to import
+        middle = (least + step) / 2
+        if p_below(x - (ratio + middle) * y) > level:
+            least = middle
+        else:
+            step = middle
+    return ratio + step
