@@ -14,15 +14,7 @@ from rich.table import Table
 from tuner.display.terminal import Console
 from tuner.estimate.whole_estimate import seconds_in_words
 from tuner.files.plain import in_json
-from tuner.profile.profile_records import (
-    ADVICE,
-    MEMORY,
-    OPERATIONS,
-    Advice,
-    AtBatch,
-    Profile,
-    waiting_share,
-)
+from tuner.profile.profile_records import ADVICE, MEMORY, OPERATIONS, Advice, Profile, waiting_share
 from tuner.training.stage_marks import Stage
 
 # The words of a profile that terminal and page share.
@@ -37,13 +29,6 @@ def remark_on(advice: Advice) -> str:
     """What is to be known of a piece of advice beside its gain."""
     changes = f"changes the mathematics: {advice.mathematics}" if advice.mathematics else ""
     return "; ".join(filter(None, (advice.why, advice.outcome, changes)))
-
-
-def memory_of(at: AtBatch) -> str:
-    """Of a batch size, or why there is none."""
-    if at.failure:
-        return at.failure
-    return _megabytes(at.peak_bytes) or "-"
 
 
 def _megabytes(count: int | None) -> str:
@@ -108,7 +93,7 @@ def _of_machine(profile: Profile) -> Iterator[str]:
 STAGES = "stages"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Listing:
     """One table in words."""
 
@@ -122,14 +107,15 @@ class Listing:
 
 def _listings(profile: Profile) -> Iterator[tuple[str, Listing]]:
     """Those that there are by now, each with the name of what it is of."""
-    if any(each.rung is None for each in profile.advice):
-        yield ADVICE, _listed_advice(profile)
-    if any(each.rung is not None for each in profile.advice):
-        yield LADDER, _listed_ladder(profile)
-    if profile.operations.top:
-        yield OPERATIONS, _listed_operations(profile)
-    if profile.memory:
-        yield MEMORY, _listed_memory(profile)
+    listed = {
+        ADVICE: _listed_advice,
+        LADDER: _listed_ladder,
+        OPERATIONS: _listed_operations,
+        MEMORY: _listed_memory,
+    }
+    for name, of in listed.items():
+        if (listing := of(profile)).rows:
+            yield name, listing
 
 
 def _listed_advice(profile: Profile) -> Listing:
@@ -140,46 +126,29 @@ def _listed_advice(profile: Profile) -> Listing:
         kind = "fault" if each.fault else "" if each.helps else "idle"
         foretold = "-" if each.epoch_s is None else seconds_in_words(each.epoch_s)
         rows.append((kind, (each.change, gain_of(each), foretold, remark_on(each))))
-    return Listing(
-        title="Advice, tried here where it can be",
-        heads=("advice", "gain", "an epoch", ""),
-        rows=rows,
-        numbers=(1, 2),
-    )
+    heads = ("advice", "gain", "an epoch", "")
+    return Listing("Advice, tried here where it can be", heads, rows, numbers=(1, 2))
 
 
 def _listed_ladder(profile: Profile) -> Listing:
     """Changes of a script, by what becomes of its result; with all that help, as they add up."""
     rows = []
-    tried = [(each.rung.place or len(profile.advice), each) for each in profile.advice if each.rung]
-    for _, each in sorted(tried, key=lambda pair: pair[0]):
-        rung = each.rung
-        assert rung is not None
-        shares = ["" if share is None else f"{share:.0f}" for share in (rung.gpu, rung.cpu)]
-        figures = (_per_s(rung.samples_per_s), gain_of(each), _per_s(rung.together_per_s))
-        cells = (
-            each.change,
-            rung.group,
-            *figures,
-            *shares,
-            _megabytes(rung.peak_bytes),
-            remark_on(each),
-        )
+    tried = [(each.rung, each) for each in profile.advice if each.rung is not None]
+    for rung, each in sorted(tried, key=lambda pair: pair[0].place or len(profile.advice)):
+        figures = (_figure(rung.samples_per_s), gain_of(each), _figure(rung.together_per_s))
+        machine = (_figure(rung.gpu), _figure(rung.cpu), _megabytes(rung.peak_bytes))
+        cells = (each.change, rung.group, *figures, *machine, remark_on(each))
         rows.append(("idle" if each.outcome and not each.helps else "", cells))
-    heads = ("change", "gives", "samples/s", "gain", "with those kept", "GPU %", "CPU %")
-    return Listing(
-        title="Each change alone, and with those above it that are kept",
-        heads=(*heads, "memory", ""),
-        rows=rows,
-        numbers=(2, 3, 4, 5, 6, 7),
-    )
+    heads = ("change", "gives", "samples/s", "gain", "with those kept", "GPU %", "CPU %", "memory")
+    title = "Each change alone, and with those above it that are kept"
+    return Listing(title, (*heads, ""), rows, numbers=(2, 3, 4, 5, 6, 7))
 
 
 LADDER = "ladder"
 
 
-def _per_s(rate: float | None) -> str:
-    return "" if rate is None else f"{rate:,.0f}"
+def _figure(number: float | None) -> str:
+    return "" if number is None else f"{number:,.0f}"
 
 
 def _listed_operations(profile: Profile) -> Listing:
@@ -189,17 +158,18 @@ def _listed_operations(profile: Profile) -> Listing:
     ]
     kind = "kernel" if profile.operations.kernels is not None else "operation"
     heads = (kind, "calls a step", "time a step")
-    return Listing(title="What a step launches", heads=heads, rows=rows, numbers=(1, 2))
+    return Listing("What a step launches", heads, rows, numbers=(1, 2))
 
 
 def _listed_memory(profile: Profile) -> Listing:
     rows = []
     for each in sorted(profile.memory, key=lambda one: one.batch_size):
+        memory = each.failure or _megabytes(each.peak_bytes) or "-"
         step = "-" if each.step_s is None else seconds_in_words(each.step_s)
         window = "-" if each.step_s is None else seconds_in_words(each.step_s / each.batch_size)
-        rows.append(("", (str(each.batch_size), memory_of(each), step, window)))
+        rows.append(("", (str(each.batch_size), memory, step, window)))
     heads = ("batch", "peak memory", "a step", "a window")
-    return Listing(title="Memory against batch size", heads=heads, rows=rows, numbers=(0, 2, 3))
+    return Listing("Memory against batch size", heads, rows, numbers=(0, 2, 3))
 
 
 # A profile on the terminal.

@@ -40,10 +40,6 @@ class Recording:
     seconds: Mapping[Stage, float]
     spans: tuple[Span, ...]
 
-    @property
-    def total_s(self) -> float:
-        return sum(self.seconds.values())
-
 
 def moment(device: torch.device) -> Any:
     """Now, by the device's own clock, without waiting: for `seconds_between`."""
@@ -345,6 +341,11 @@ class Advice:
     def helps(self) -> bool:
         return self.gain is not None and self.gain >= LEAST_GAIN
 
+    @property
+    def to_repair(self) -> bool:
+        """Whether it is a fault whose remedy helps, or could not be timed."""
+        return self.fault and (self.gain is None or self.helps)
+
 
 LEAST_GAIN = 1.03
 """Less is no gain: two timings of the same differ by that."""
@@ -405,8 +406,9 @@ def trend_of(ticks: Sequence[float], steps: int) -> Trend:
     Source: Kendall's rank correlation with time, and the Theil-Sen slope, which one slow stretch
     does not move.
     """
+    plain = Trend(seconds=tuple(ticks), steps=steps)
     if len(ticks) < FEWEST:
-        return Trend(seconds=tuple(ticks), steps=steps)
+        return plain
     from scipy.stats import kendalltau, theilslopes
 
     part = max(2, len(ticks) // 5)
@@ -415,9 +417,7 @@ def trend_of(ticks: Sequence[float], steps: int) -> Trend:
     found = kendalltau(range(len(ticks)), ticks)
     falls = bool(fall >= LEAST_FALL and found.statistic > 0 and found.pvalue <= CERTAIN)
     slope = float(theilslopes(ticks).slope) / (steps / len(ticks)) if falls else 0.0
-    return Trend(
-        seconds=tuple(ticks), fall=max(0.0, fall), falls=falls, growth_s=slope, steps=steps
-    )
+    return replace(plain, fall=max(0.0, fall), falls=falls, growth_s=slope)
 
 
 def without_the_fall(trend: Trend, steps: int) -> tuple[float, float]:
@@ -466,28 +466,19 @@ def ranked(advice: Iterable[Advice]) -> tuple[Advice, ...]:
     remedy was timed and gives nothing stands with what gives nothing.
     """
 
-    def place(each: Advice) -> tuple[int, float]:
-        gain = each.gain or 0.0
-        if each.fault and not each.mathematics and (each.gain is None or each.helps):
-            return (0, -gain)
-        if each.helps:
-            return (1, -gain)
-        return (2, -gain)
+    def place(each: Advice) -> tuple[bool, bool, float]:
+        later = not each.to_repair or bool(each.mathematics)
+        return later, not each.helps, -(each.gain or 0.0)
 
     return tuple(sorted(advice, key=place))
 
 
-def bottleneck(
-    advice: Sequence[Advice],
-    stages: Stages,
-    operations: Operations,
-    pace: Pace,
-) -> str:
+def bottleneck(advice: Sequence[Advice], stages: Stages, operations: Operations, pace: Pace) -> str:
     """One sentence: what is wrong, or else what takes the time."""
     first = advice[0] if advice else None
-    if first is not None and first.fault and (first.gain is None or first.helps):
+    if first is not None and first.to_repair:
         gain = f", for {first.gain:.2f} times the speed" if first.gain is not None else ""
-        return f"{_sentence(first.why)}: {first.change}{gain}."
+        return f"{first.why[:1].upper()}{first.why[1:]}: {first.change}{gain}."
     waits = waiting_share(operations, pace)
     if waits is not None and waits >= WAITING:
         return f"The GPU has nothing to do in {waits:.0%} of a step: it waits for the host."
@@ -531,7 +522,3 @@ def of_no_number(steps: int) -> Advice:
         why=f"the loss is no finite number within {steps} steps",
         fault=True,
     )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

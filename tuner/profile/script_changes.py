@@ -252,9 +252,7 @@ def _fused(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
     return args
 
 
-def _loader_of(
-    changes: Changes,
-) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
+def _loader_of(changes: Changes) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
     """Positional arguments of DataLoader: dataset, batch_size, shuffle, sampler, ..."""
 
     def change(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:

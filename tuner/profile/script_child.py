@@ -31,7 +31,7 @@ from tuner.profile.profile_records import Operations
 from tuner.profile.script_changes import READS, changed, of_torch, on_network, replaced
 from tuner.profile.script_hooks import EnoughError, Hooks, profile_of
 from tuner.profile.script_profile import ORDER, RAN, Hot, Order, Ran, Script, serve
-from tuner.profile.step_operations import Watching, operations
+from tuner.profile.step_operations import operations, watched
 from tuner.profile.tried_advice import of_loop
 from tuner.profile.variant_faults import dead_parts, loops_in, step_s, there_and_back
 
@@ -172,10 +172,9 @@ def run(order: Order) -> Ran:
             on_network(network, order.changes, stack)
 
         hooks = Hooks(order.script.steps, on_network=known, ended=ended)
-        watching = Watching(next(iter(list_gpus(os.environ)), None))
         stack.enter_context(changed(order.changes))
         stack.enter_context(hooks.installed())
-        stack.enter_context(watching)
+        busy = stack.enter_context(watched(next(iter(list_gpus(os.environ)), None)))
         if order.look:
             stack.enter_context(reads.counted())
             stack.enter_context(lines)
@@ -184,7 +183,7 @@ def run(order: Order) -> Ran:
     if failure or not hooks.seen.steps:
         return Ran(failure=failure)
     profile = profile_of(hooks, of_an_epoch=True)
-    now = replace(profile, busy=replace(watching.busy, process=profile.busy.process))
+    now = replace(profile, busy=replace(busy[0], process=profile.busy.process))
     loader, peak = hooks.seen.loader, peak_bytes(hooks.device)
     ran = Ran(
         profile=now, loader=loader, peak_bytes=peak, lines=lines.shares(), outside=lines.outside()

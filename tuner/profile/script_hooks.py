@@ -103,11 +103,7 @@ class Hooks:
     """
 
     def __init__(
-        self,
-        steps: int,
-        *,
-        on_network: Callable[[nn.Module], None],
-        ended: Callable[[], None],
+        self, steps: int, *, on_network: Callable[[nn.Module], None], ended: Callable[[], None]
     ) -> None:
         self.seen = Observed(began=time.perf_counter())
         self._block = max(1, steps // ROUNDS)

@@ -10,9 +10,9 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import torch
@@ -97,11 +97,8 @@ def is_product(kernel: str) -> bool:
 def on_tensor_cores(kernel: str) -> bool:
     """Whether a kernel's name says that it does so on tensor cores."""
     name = kernel.lower()
-    return (
-        is_product(name)
-        and _PLAIN.search(name) is None
-        and _ON_TENSOR_CORES.search(name) is not None
-    )
+    fast = _ON_TENSOR_CORES.search(name) is not None and _PLAIN.search(name) is None
+    return fast and is_product(name)
 
 
 def _seconds(event: Any) -> float:
@@ -132,47 +129,36 @@ WATCHED_S = 2.0
 """On a GPU: NVML's figure is a mean over up to a second."""
 
 
-class Watching:
-    """From the beginning of the `with` block to its end; then `busy` is what was seen.
+@contextmanager
+def watched(gpu: Gpu | None, cores: Sequence[int] | None = None) -> Iterator[list[Busy]]:
+    """How busy the machine is in the `with` block: the list holds it once the block is over.
 
     Args:
         gpu: to be watched beside the host; None for none.
         cores: those whose figures are wanted; None for all.
     """
-
-    def __init__(self, gpu: Gpu | None, cores: Sequence[int] | None = None) -> None:
-        self.busy = Busy()
-        self._meter = None if gpu is None else BusyMeter(gpu, INTERVAL_S)
-        self._cores = cores
-        self._process = psutil.Process()
-        self._began = 0.0
-
-    def __enter__(self) -> Self:
-        if self._meter is not None:
-            self._meter.__enter__().clock_runs(True)
+    found: list[Busy] = []
+    process = psutil.Process()
+    with nullcontext() if gpu is None else BusyMeter(gpu, INTERVAL_S) as meter:
+        if meter is not None:
+            meter.clock_runs(True)
         psutil.cpu_percent(percpu=True)
-        self._process.cpu_percent()
-        self._began = time.perf_counter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        window = self._began, time.perf_counter()
-        cores = psutil.cpu_percent(percpu=True)
-        process, gpu = self._process.cpu_percent(), None
-        if self._meter is not None:
-            self._meter.__exit__()
-            gpu = median_within(self._meter.readings, window)
-        wanted = cores if self._cores is None else [cores[core] for core in self._cores]
-        self.busy = Busy(gpu=gpu, process=process, cores=tuple(wanted))
+        process.cpu_percent()
+        began = time.perf_counter()
+        yield found
+        window = began, time.perf_counter()
+        each, of_process = psutil.cpu_percent(percpu=True), process.cpu_percent()
+    of_gpu = None if meter is None else median_within(meter.readings, window)
+    wanted = each if cores is None else [each[core] for core in cores]
+    found.append(Busy(gpu=of_gpu, process=of_process, cores=tuple(wanted)))
 
 
 def busy_during(work: Callable[[], object], device: Gpu | CpuCores) -> Busy:
     """What the machine was at while `work` ran; on a GPU it is repeated for `WATCHED_S`."""
     gpu = device if isinstance(device, Gpu) else None
-    cores = device.cores if isinstance(device, CpuCores) else None
-    with Watching(gpu, cores) as watching:
+    with watched(gpu, device.cores if isinstance(device, CpuCores) else None) as found:
         began = time.perf_counter()
         work()
         while gpu is not None and time.perf_counter() - began < WATCHED_S:
             work()
-    return watching.busy
+    return found[0]

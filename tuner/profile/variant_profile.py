@@ -13,14 +13,7 @@ from tuner.devices import CpuCores, Gpu, Watch
 from tuner.devices.backend_rules import BackendChoice
 from tuner.devices.host import free_memory_bytes
 from tuner.errors import TunerError
-from tuner.estimate.driven import (
-    Running,
-    peak_bytes,
-    reset_peak,
-    running,
-    trained_with,
-    with_batch,
-)
+from tuner.estimate.driven import Running, peak_bytes, reset_peak, running, trained_with, with_batch
 from tuner.estimate.whole_estimate import seconds_in_words
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.profile.profile_records import (

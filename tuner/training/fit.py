@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from tuner.config import EpochRecord, Hyperparameters, ModelShapes, RunConfig, StopReason
+from tuner.config import (
+    EpochRecord,
+    Hyperparameters,
+    ModelShapes,
+    Precision,
+    RunConfig,
+    StopReason,
+)
 from tuner.data.windows import DeviceData
 from tuner.devices.backend_rules import why_not_together
 from tuner.errors import UsageError, first_line
@@ -166,7 +173,8 @@ def without_memory(state: RunState, message: str, model: nn.Module | None) -> Fi
         torch.cuda.empty_cache()
     state.clock.stop()
     state.end_setup()
-    message = f"out of memory with {_sizes(state.config.hyperparameters)}: {message}"
+    sizes, less = _sizes(state.config.hyperparameters), _with_less_memory(state.config)
+    message = f"out of memory with {sizes}: {message}; {less}"
     return state.result(StopReason.OUT_OF_MEMORY, message, None)
 
 
@@ -179,6 +187,26 @@ def _sizes(hyperparameters: Hyperparameters) -> str:
         if name != "batch_size" and type(value) is int
     ]
     return f"{', '.join(sizes)} and {batch_size}" if sizes else batch_size
+
+
+def _with_less_memory(config: RunConfig) -> str:
+    """What is left to be tried of a configuration whose training ran out of memory."""
+    training, ways = config.training, ["smaller sizes", "a smaller batch_size with more accumulate"]
+    if not training.checkpoint_activations:
+        ways.append("checkpoint_activations")
+    if not training.precision.half:
+        ways.append("precision bf16")
+    return f"try {', '.join(ways[:-1])} or {ways[-1]}"
+
+
+def _steadier(config: RunConfig) -> str:
+    """What is left to be tried of a configuration whose loss became no number."""
+    training = config.training
+    ways = [f"a learning_rate below {config.hyperparameters.learning_rate:.3g}"]
+    ways.append(f"a gradient_clip below {training.gradient_clip:g}")
+    if training.precision is Precision.FP16:
+        ways.append("precision bf16")
+    return f"try {', '.join(ways[:-1])} or {ways[-1]}"
 
 
 # What a training is asked after every step: whether to stop, and whether at once.
@@ -399,7 +427,7 @@ class _Training:
             train_loss, val_loss = self._losses(engine, trained, epoch, ahead)
             if not math.isfinite(train_loss) or not math.isfinite(val_loss or 0.0):
                 said = losses_in_words(config, train_loss, val_loss)
-                return StopReason.DIVERGED, f"epoch {epoch}: {said}"
+                return StopReason.DIVERGED, f"epoch {epoch}: {said}; {_steadier(config)}"
             record = state.add_epoch(train_loss, val_loss)
             if state.best is record:
                 best.take(engine.model)

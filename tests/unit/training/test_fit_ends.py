@@ -143,6 +143,7 @@ def test_a_loss_that_is_no_number_is_an_outcome(data: DeviceData, run_config: Co
     assert result.stopped_by is StopReason.DIVERGED
     assert "epoch 1" in result.message
     assert "nan" in result.message
+    assert result.message.endswith("; try a learning_rate below 0.001 or a gradient_clip below 1")
     assert (heard, result.history) == ([], ())
 
 
@@ -167,6 +168,7 @@ def test_memory_that_runs_out_is_an_outcome_and_the_next_training_is_right(
     assert result.message.startswith(
         "out of memory with hidden_size 10000000000000 and batch_size 64: "
     )
+    assert result.message.endswith("more accumulate, checkpoint_activations or precision bf16")
     assert "\n" not in result.message
     assert result.model is None
     assert result.epochs == 0
@@ -275,7 +277,7 @@ def test_memory_that_runs_out_in_a_capture_is_the_outcome_though_the_captures_en
     )
     result = fit(run_config(), data)
     assert result.stopped_by is StopReason.OUT_OF_MEMORY
-    assert result.message.endswith(f": {str(failure).splitlines()[0]}")
+    assert f": {str(failure).splitlines()[0]}; try smaller sizes" in result.message
     assert result.context_lost
 
 
